@@ -1,0 +1,1 @@
+"""One update, the schedules that repeat it, and the beliefs it ends in."""

@@ -1,0 +1,524 @@
+"""What inference returns: a whole distribution for every node, read as you need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernelbp.errors import InputError, UnsupportedError
+from kernelbp.graph import Graph
+from kernelbp.inference.evidence import Evidence, VariableFacts
+from kernelbp.inference.run import Verdict
+from kernelbp.inference.update import State, log_magnitude
+from kernelbp.inference.wiring import Wiring
+from kernelbp.kernels import domain
+from kernelbp.learning.marginal import Marginal
+from kernelbp.learning.operators import Operators
+from kernelbp.values import Column, as_column
+
+__all__ = ["Beliefs", "VariableBeliefs"]
+
+Array = NDArray[Any]
+Matrix = NDArray[np.float64]
+
+READ_CELLS = 1 << 21
+"""Cells (messages x points) evaluated at a time while reading beliefs."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Everything needed to evaluate beliefs anywhere: shared by all views of one inference."""
+
+    graph: Graph
+    wiring: Wiring
+    operators: Operators
+    state: State
+    evidence: Evidence
+    facts: Mapping[str, VariableFacts]
+    marginals: Mapping[str, Marginal]
+
+
+@dataclass(frozen=True)
+class VariableBeliefs:
+    """Beliefs of all nodes of one variable, in the graph's order.
+
+    Every method works on all nodes at once; the first axis of every answer is the nodes. On
+    variables without a density (strings, sets, ...) use `expect`, `mode`, `sample` and
+    `probabilities`.
+    """
+
+    _source: Source = field(repr=False)
+    variable: str
+
+    # ------------------------------------------------------------------ whole distributions
+
+    def probabilities(self) -> Matrix:
+        """Mass of each node's belief on the `atoms`, shape (nodes, atoms); rows sum to one."""
+        return self._collect(lambda mass: mass)
+
+    @property
+    def atoms(self) -> Array:
+        """The values at which beliefs are tabulated: a grid on R, else (a selection of) training values."""
+        return self._kind.restore(self._marginal.atoms)
+
+    def density(self, points: Any) -> Matrix:
+        """Belief at given points, shape (nodes, points).
+
+        On R^d a density that integrates to one; on finite values a probability. A node fixed to a
+        value shows a narrow window there on R^d, and certainty on finite values.
+
+        Parameters
+        ----------
+        points : array of values
+
+        Raises
+        ------
+        UnsupportedError
+            On variables that have no density.
+        """
+        column = self._as_values(points, "points")
+        kind = domain(self._facts.kernel)
+        if kind == "finite":
+            return self._finite_density(column)
+        parzen = self._marginal.density
+        if parzen is None:
+            raise UnsupportedError(
+                f"variable {self.variable!r} has no density; use expect(f), mode(candidates=...) or probabilities()"
+            )
+        prior = parzen(column)
+        where, weights = self._marginal.quadrature
+        result = np.empty((self.n_nodes, len(column)))
+        both = np.concatenate([column, where])
+        for part, logs in self._log_products(both):
+            logs -= logs.max(axis=1, keepdims=True)
+            product = np.exp(logs)
+            total = product[:, len(column) :] @ weights
+            if (total <= 0).any():
+                product[total <= 0], total[total <= 0] = 1.0, 1.0
+            result[part] = product[:, : len(column)] * prior / total[:, None]
+        fixed = self._fixed
+        if len(fixed.nodes):
+            window = type(parzen)(fixed.values[:1], np.ones(1), parzen.widths)
+            for node, value in zip(fixed.nodes, fixed.values, strict=True):
+                result[node] = window(column - value + fixed.values[0])
+        return result
+
+    # ------------------------------------------------------------------ summaries
+
+    def expect(self, function: Callable[[Array], ArrayLike]) -> Matrix:
+        """Expectation of a function of the node's value, shape (nodes,) or (nodes, k).
+
+        Parameters
+        ----------
+        function : callable
+            Takes an array (or object array) of n values as the user writes them, returns n numbers or
+            an (n, k) array.
+        """
+        table = np.asarray(function(self.atoms), dtype=np.float64)
+        if table.ndim not in (1, 2) or len(table) != len(self._marginal.atoms):
+            raise InputError(
+                f"function: expected {len(self._marginal.atoms)} numbers or rows, one per value, got shape {table.shape}"
+            )
+        result = self._collect(lambda mass: mass @ table)
+        if len(self._fixed.nodes):
+            result[self._fixed.nodes] = np.asarray(
+                function(self._kind.restore(self._fixed.values)), dtype=np.float64
+            )
+        return result
+
+    def mean(self) -> Array:
+        """Mean of each belief, shape (nodes,) for numbers or (nodes, d) for vectors."""
+        self._need_numbers("mean")
+        return self._flat(self._moment(lambda x: x))
+
+    def std(self) -> Array:
+        """Standard deviation of each belief, axis by axis."""
+        self._need_numbers("std")
+        centre = self._moment(lambda x: x)
+        # Deviations are taken from the centre of the data first, so that little is lost to rounding.
+        middle = self._marginal.weights @ self._marginal.atoms
+        second = self._moment(lambda x: (x - middle) ** 2)
+        return self._flat(np.sqrt(np.maximum(second - (centre - middle) ** 2, 0.0)))
+
+    def mode(self, candidates: Any = None) -> Array:
+        """Most probable value of each node.
+
+        Parameters
+        ----------
+        candidates : values to choose from, optional
+            By default the `atoms`. Where the variable has no density, the candidate with the largest
+            value of the belief's kernel embedding wins.
+        """
+        if candidates is None:
+            with np.errstate(divide="ignore"):
+                log_prior = np.log(self._marginal.heights)
+            best = self._collect_logs(
+                self._marginal.atoms, lambda logs: (logs + log_prior).argmax(axis=1), np.intp
+            )
+            values = self._marginal.atoms[best]
+        else:
+            column = self._as_values(candidates, "candidates")
+            values = column[self._best_of(column)]
+        if len(self._fixed.nodes):
+            values = values.copy()
+            values[self._fixed.nodes] = self._fixed.values
+        return self._kind.restore(values)
+
+    def quantile(self, probability: float | ArrayLike) -> Matrix:
+        """Quantiles of each belief over numbers: (nodes,) for one probability, (nodes, k) for k."""
+        self._need_scalars("quantile")
+        wanted = np.atleast_1d(np.asarray(probability, dtype=np.float64))
+        if wanted.ndim != 1 or not ((wanted >= 0) & (wanted <= 1)).all():
+            raise InputError(f"probability: expected numbers between 0 and 1, got {probability!r:.80}")
+        result = self._collect(
+            lambda mass: self._invert(mass, np.broadcast_to(wanted, (len(mass), len(wanted))))
+        )
+        if len(self._fixed.nodes):
+            result[self._fixed.nodes] = self._fixed.values
+        return result[:, 0] if np.ndim(probability) == 0 else result
+
+    def interval(self, coverage: float = 0.9) -> Matrix:
+        """The central interval that holds this much of each belief, shape (nodes, 2)."""
+        if not 0 < coverage < 1:
+            raise InputError(f"coverage: expected a number between 0 and 1, got {coverage!r}")
+        return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
+
+    def sample(self, size: int, *, seed: int | np.random.Generator | None = None) -> Array:
+        """Draw from each node's belief on its own, shape (nodes, size) or (nodes, size, d).
+
+        Parameters
+        ----------
+        size : int
+        seed : int or Generator, optional
+        """
+        if size < 0:
+            raise InputError(f"size: expected at least 0, got {size}")
+        uniform = np.random.default_rng(seed).random((self.n_nodes, size))
+        atoms = self._marginal.atoms
+        drawn = np.empty((self.n_nodes, size, *atoms.shape[1:]), dtype=atoms.dtype)
+        smooth = self._marginal.spacing is not None
+        for part, mass in self._masses():
+            if smooth:
+                drawn[part] = self._invert(mass, uniform[part])[..., None]
+            else:
+                drawn[part] = atoms[_pick(mass, uniform[part])]
+        drawn[self._fixed.nodes] = self._fixed.values[:, None]
+        return self._kind.restore(drawn)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes of this variable."""
+        return len(self._source.wiring.nodes[self._number])
+
+    # ------------------------------------------------------------------ inside
+
+    @property
+    def _number(self) -> int:
+        return self._source.graph.variables.index(self.variable)
+
+    @property
+    def _marginal(self) -> Marginal:
+        return self._source.marginals[self.variable]
+
+    @property
+    def _facts(self) -> VariableFacts:
+        return self._source.facts[self.variable]
+
+    @property
+    def _kind(self) -> Any:
+        return self._facts.kind
+
+    @property
+    def _fixed(self) -> Any:
+        return self._source.evidence.fixed[self._number]
+
+    def _flat(self, values: Matrix) -> Matrix:
+        flat: Matrix = values[:, 0] if self._kind.form == "scalar" else values
+        return flat
+
+    def _as_values(self, given: Any, name: str) -> Column:
+        column, kind = as_column(given, name)
+        self._kind.merged(kind, f"{name} of variable {self.variable!r}")
+        return column
+
+    def _need_numbers(self, what: str) -> None:
+        if self._kind.form == "object":
+            raise UnsupportedError(
+                f"variable {self.variable!r} holds objects, which have no {what}; use mode(), expect(f) or probabilities()"
+            )
+
+    def _need_scalars(self, what: str) -> None:
+        if self._kind.form != "scalar":
+            raise UnsupportedError(
+                f"{what} is for variables of numbers; {self.variable!r} holds {self._kind.describe()}; use expect(f) or sample()"
+            )
+
+    def _moment(self, function: Callable[[Matrix], Matrix]) -> Matrix:
+        table = function(self._marginal.atoms)
+        result = self._collect(lambda mass: mass @ table)
+        result[self._fixed.nodes] = function(self._fixed.values)
+        return result
+
+    def _log_products(self, points: Column) -> Iterator[tuple[slice, Matrix]]:
+        """Blocks of nodes with the log of evidence times messages at points; -inf where not positive."""
+        source, variable = self._source, self._number
+        interpolation = source.operators.interpolation(self.variable, points)
+        start = source.wiring.start[variable]
+        messages = source.state.messages[variable]
+        begin = 0
+        while begin < self.n_nodes:
+            room = max(READ_CELLS // max(len(points), 1), 1)
+            end = int(np.searchsorted(start, start[begin] + room, side="right")) - 1
+            end = min(max(end, begin + 1), begin + room, self.n_nodes)
+            logs, negative = source.evidence.log_at(
+                source.operators, variable, begin, end, points, len(points)
+            )
+            rows = slice(int(start[begin]), int(start[end]))
+            if rows.stop > rows.start:
+                arriving = messages[rows] @ interpolation.T.astype(messages.dtype)
+                degree = np.diff(start[begin : end + 1])
+                some = np.flatnonzero(degree)
+                offsets = (start[begin:end] - start[begin])[some]
+                magnitude = log_magnitude(arriving).astype(np.float64)
+                if source.state.weights:
+                    magnitude *= source.state.weights[variable][rows, None]
+                logs[some] += np.add.reduceat(magnitude, offsets, axis=0)
+                negative[some] ^= np.add.reduceat(arriving < 0, offsets, axis=0, dtype=np.int32) % 2 == 1
+            impossible = negative.all(axis=1)
+            logs[impossible] = 0.0
+            negative[impossible] = False
+            logs[negative] = -np.inf
+            yield slice(begin, end), logs
+            begin = end
+
+    def _masses(self) -> Iterator[tuple[slice, Matrix]]:
+        """Blocks of nodes with normalised masses on the atoms."""
+        weights = self._marginal.weights
+        for part, logs in self._log_products(self._marginal.atoms):
+            with np.errstate(divide="ignore"):
+                logs += np.log(weights)
+            largest = logs.max(axis=1, keepdims=True)
+            lost = ~np.isfinite(largest[:, 0])
+            mass = np.exp(logs - np.where(lost[:, None], 0.0, largest))
+            mass[lost] = weights
+            yield part, mass / mass.sum(axis=1, keepdims=True)
+
+    def _collect(self, reduce: Callable[[Matrix], Matrix]) -> Matrix:
+        parts = [reduce(mass) for _, mass in self._masses()]
+        if not parts:
+            return reduce(np.empty((0, len(self._marginal.atoms))))
+        return np.concatenate(parts)
+
+    def _collect_logs(self, points: Column, reduce: Callable[[Matrix], Array], dtype: Any) -> Array:
+        result = np.empty(self.n_nodes, dtype=dtype)
+        for part, logs in self._log_products(points):
+            result[part] = reduce(logs)
+        return result
+
+    def _best_of(self, candidates: Column) -> NDArray[np.intp]:
+        if domain(self._facts.kernel) == "finite" or self._marginal.density is not None:
+            parzen = self._marginal.density
+            prior = parzen(candidates) if parzen is not None else self._frequency(candidates)
+            with np.errstate(divide="ignore"):
+                log_prior = np.log(prior)
+            return self._collect_logs(candidates, lambda logs: (logs + log_prior).argmax(axis=1), np.intp)
+        likeness = np.asarray(self._facts.kernel(self._marginal.atoms, candidates), dtype=np.float64)
+        best: NDArray[np.intp] = self._collect(lambda mass: (mass @ likeness).argmax(axis=1)).astype(np.intp)
+        return best
+
+    def _frequency(self, column: Column) -> Matrix:
+        """Marginal probability of finite values, 0 for those never seen."""
+        equal = np.asarray(self._facts.kernel(column, self._marginal.atoms), dtype=np.float64) > 0
+        return equal @ self._marginal.weights
+
+    def _finite_density(self, column: Column) -> Matrix:
+        equal = np.asarray(self._facts.kernel(self._marginal.atoms, column), dtype=np.float64) > 0
+        result = self._collect(lambda mass: mass @ equal)
+        if len(self._fixed.nodes):
+            result[self._fixed.nodes] = np.asarray(self._facts.kernel(self._fixed.values, column)) > 0
+        return result
+
+    def _invert(self, mass: Matrix, probability: Matrix) -> Matrix:
+        """Values at which each row's distribution function reaches the given probabilities, (n, k)."""
+        atoms = self._marginal.atoms[:, 0]
+        if self._marginal.spacing is None:
+            order = np.argsort(atoms, kind="stable")
+            return atoms[order][_pick(mass[:, order], probability)]
+        # Each atom stands for a cell of the table around it, over which its mass is spread evenly.
+        cell = _pick(mass, probability)
+        before = np.take_along_axis(np.cumsum(mass, axis=1) - mass, cell, axis=1)
+        inside = np.take_along_axis(mass, cell, axis=1)
+        share = np.clip((probability - before) / np.maximum(inside, np.finfo(np.float64).tiny), 0.0, 1.0)
+        return atoms[cell] + (share - 0.5) * self._marginal.spacing
+
+
+def _pick(mass: Matrix, probability: Matrix) -> NDArray[np.intp]:
+    """For each row and probability, the first column at which the cumulative mass reaches it."""
+    cumulative = np.cumsum(mass, axis=1)
+    cumulative /= cumulative[:, -1:]
+    count, size = cumulative.shape
+    # One sorted search for all rows: shift row i by 2 i, so that rows cannot meet.
+    shift = 2.0 * np.arange(count)[:, None]
+    found = np.searchsorted((cumulative + shift).ravel(), np.minimum(probability, 1.0) + shift, side="left")
+    picked: NDArray[np.intp] = np.minimum(found - size * np.arange(count)[:, None], size - 1)
+    # A column without mass is never picked: at probability 0 step to the first that has some.
+    first = (mass > 0).argmax(axis=1)[:, None]
+    return np.maximum(picked, first)
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """The result of an inference: beliefs of all nodes, and how it ended.
+
+    With one variable, `mean`, `mode`, `std`, `quantile`, `interval`, `density`, `sample`, `expect` and
+    `probabilities` are over the graph's nodes in their order. With several, ``beliefs["name"]`` has them for
+    each variable.
+    """
+
+    _source: Source = field(repr=False)
+    _verdict: Verdict
+
+    @property
+    def converged(self) -> bool:
+        """Whether messages settled within the tolerance."""
+        return self._verdict.converged
+
+    @property
+    def iterations(self) -> int:
+        """Iterations run; each updates every message once."""
+        return self._verdict.iterations
+
+    @property
+    def residuals(self) -> Matrix:
+        """Largest change of any message value relative to its largest, by iteration."""
+        return np.asarray(self._verdict.residuals)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that was inferred."""
+        return self._source.graph
+
+    def __getitem__(self, variable: str) -> VariableBeliefs:
+        if variable not in self._source.graph.variables:
+            raise InputError(
+                f"variable: no node of {variable!r}; the graph has {', '.join(self._source.graph.variables)}"
+            )
+        return VariableBeliefs(self._source, variable)
+
+    @property
+    def _only(self) -> VariableBeliefs:
+        names = self._source.graph.variables
+        if len(names) != 1:
+            raise InputError(
+                f"this graph has several variables; choose one, such as beliefs[{names[0]!r}] (of {', '.join(names)})"
+            )
+        return VariableBeliefs(self._source, names[0])
+
+    @property
+    def atoms(self) -> Array:
+        """See `VariableBeliefs.atoms`."""
+        return self._only.atoms
+
+    def probabilities(self) -> Matrix:
+        """See `VariableBeliefs.probabilities`."""
+        return self._only.probabilities()
+
+    def density(self, points: Any) -> Matrix:
+        """See `VariableBeliefs.density`."""
+        return self._only.density(points)
+
+    def expect(self, function: Callable[[Array], ArrayLike]) -> Matrix:
+        """See `VariableBeliefs.expect`."""
+        return self._only.expect(function)
+
+    def mean(self) -> Array:
+        """See `VariableBeliefs.mean`."""
+        return self._only.mean()
+
+    def std(self) -> Array:
+        """See `VariableBeliefs.std`."""
+        return self._only.std()
+
+    def mode(self, candidates: Any = None) -> Array:
+        """See `VariableBeliefs.mode`."""
+        return self._only.mode(candidates)
+
+    def quantile(self, probability: float | ArrayLike) -> Matrix:
+        """See `VariableBeliefs.quantile`."""
+        return self._only.quantile(probability)
+
+    def interval(self, coverage: float = 0.9) -> Matrix:
+        """See `VariableBeliefs.interval`."""
+        return self._only.interval(coverage)
+
+    def sample(self, size: int, *, seed: int | np.random.Generator | None = None) -> Array:
+        """See `VariableBeliefs.sample`."""
+        return self._only.sample(size, seed=seed)
+
+    def pair(self, edge: int) -> Matrix:
+        """The belief of an edge's two ends together, on their support points.
+
+        Parameters
+        ----------
+        edge : int
+            Number of the edge in ``graph.edges``.
+
+        Returns
+        -------
+        (q_first, q_second) array
+            Mass on each pair of support points (``model.support`` of the two ends' variables), rows for
+            ``graph.edges[edge, 0]``, summing to one.
+        """
+        source = self._source
+        wiring, operators = source.wiring, source.operators
+        if not 0 <= edge < source.graph.n_edges:
+            raise InputError(f"edge: expected a number in 0 ... {source.graph.n_edges - 1}, got {edge}")
+        mine = np.flatnonzero(wiring.edge == edge)
+        if not len(mine):
+            raise UnsupportedError(
+                f"edge {edge} has a fixed end; the belief of the other end says all there is"
+            )
+        nodes = [_node_of(source, message) for message in mine.tolist()]
+        to_first, to_second = mine if nodes[0] == source.graph.edges[edge, 0] else mine[::-1]
+        products = [self._cavity_at(message) for message in (to_first, to_second)]
+        names = [source.graph.variables[wiring.target_variable[i]] for i in (to_first, to_second)]
+        joint = np.zeros((products[0].size, products[1].size))
+        for toward, message in ((0, to_first), (1, to_second)):
+            conditional = operators.conditional(*wiring.operators[wiring.operator[message]]).matrix()
+            own = operators.support_weights(names[toward])[:, None] * conditional
+            share = own if toward == 0 else own.T
+            total = share.sum()
+            joint += share / total if total else 0.0
+        joint = np.maximum(joint * products[0][:, None] * products[1], 0.0)
+        total = joint.sum()
+        if not total > 0:
+            raise UnsupportedError(
+                f"the belief of edge {edge} is nowhere positive: its evidence contradicts itself"
+            )
+        return joint / total
+
+    def _cavity_at(self, message: int) -> Matrix:
+        """Evidence and messages at the receiver of a message, that message left out, at its support."""
+        source, wiring = self._source, self._source.wiring
+        variable, node = int(wiring.target_variable[message]), int(wiring.target[message])
+        start = wiring.start[variable]
+        rows = np.arange(start[node], start[node + 1])
+        arriving = source.state.messages[variable][rows].astype(np.float64)
+        logs = log_magnitude(arriving)
+        if source.state.weights:
+            logs *= source.state.weights[variable][rows, None]
+        own = rows == wiring.row[message]
+        total = logs.sum(axis=0) - log_magnitude(arriving[own])[0] + source.state.evidence[variable][node]
+        product = np.exp(total - total.max())
+        odd = (arriving[~own] < 0).sum(axis=0) % 2 == 1
+        if source.state.negative:
+            odd ^= source.state.negative[variable][node]
+        return np.where(odd, -product, product)
+
+
+def _node_of(source: Source, message: int) -> int:
+    return int(source.wiring.nodes[source.wiring.target_variable[message]][source.wiring.target[message]])

@@ -1,0 +1,163 @@
+r"""One message update: gather, leave out one's own, apply the operator, normalise.
+
+With :math:`\rho` the edge weights (all one for ordinary BP), node t sends to s
+
+.. math:: m_{ts} \propto M_{ts} \Big( e_t \prod_u m_{ut}^{\rho_{ut}} \,/\, m_{st} \Big),
+
+where :math:`e_t` is the node's evidence and the product runs over all neighbours, s too; with
+:math:`\rho = 1` that is the leave-one-out product of the paper's (12) and (15). Products are summed
+logarithms, with signs kept apart where messages may be negative, so that neither a zero nor a degree
+of 500 does harm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelbp.inference.wiring import Gather, Phase, Send
+from kernelbp.learning.conditionals import Conditional
+
+__all__ = ["State", "update_phase"]
+
+Array = NDArray[Any]
+
+LARGEST_LOG = 80.0
+"""Logarithms are cut here before they are raised again, within the range of float32."""
+BLOCK_BYTES = 1 << 26
+"""Size of the largest temporary an update makes for one block of messages."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything an update reads, and the messages it writes.
+
+    Attributes
+    ----------
+    messages : for each variable, (messages, q) values at the support points
+    evidence : for each variable, (nodes, q) logarithm of the evidence's magnitude
+    negative : for each variable, (nodes, q) True where the evidence is negative; empty if unsigned
+    weights : for each variable, (messages,) the edge weights rho; empty if all are one
+    functions : for each variable, (l, q) matrices from values to coefficients in an orthonormal basis;
+        if given, messages are scaled to unit norm as functions, else to a largest value of 1
+    conditionals : the operators, as numbered by the wiring
+    """
+
+    messages: tuple[Array, ...]
+    evidence: tuple[Array, ...]
+    negative: tuple[Array, ...]
+    weights: tuple[Array, ...]
+    functions: tuple[Array, ...]
+    conditionals: tuple[Conditional, ...]
+
+
+def update_phase(state: State, phase: Phase, damping: float) -> float:
+    """Update the messages of one phase in place.
+
+    Parameters
+    ----------
+    state : State
+    phase : Phase
+    damping : float
+        The share of the old message that is kept.
+
+    Returns
+    -------
+    float
+        The largest change of any message value, relative to the message's largest.
+    """
+    gathered = [_gather(state, gather) for gather in phase.gathers]
+    fresh: list[tuple[Send, Array]] = []
+    for send in phase.sends:
+        variable = phase.gathers[send.gather].variable
+        totals, signs = gathered[send.gather]
+        made = np.empty((len(send.rows), state.messages[send.target_variable].shape[1]), totals.dtype)
+        block = max(1, BLOCK_BYTES // (totals.itemsize * max(totals.shape[1], made.shape[1])))
+        for begin in range(0, len(send.rows), block):
+            part = slice(begin, begin + block)
+            cavity, scale = _cavity(
+                totals[send.source[part]],
+                None if signs is None else signs[send.source[part]],
+                state.messages[variable][send.own[part]],
+            )
+            made[part] = state.conditionals[send.operator].apply(cavity)
+            if state.functions:
+                made[part] *= scale
+        fresh.append((send, made))
+    change = 0.0
+    for send, made in fresh:
+        old = state.messages[send.target_variable]
+        function = state.functions[send.target_variable] if state.functions else None
+        change = max(change, _write(old, send.rows, made, damping, function))
+    return change
+
+
+def log_magnitude(messages: Array) -> Array:
+    """Log |m|, with zeros taken as the smallest number there is."""
+    magnitude = np.abs(messages)
+    np.maximum(magnitude, np.finfo(messages.dtype).tiny, out=magnitude)
+    return np.log(magnitude, out=magnitude)
+
+
+def _gather(state: State, gather: Gather) -> tuple[Array, Array | None]:
+    """Log of the product of evidence and all arriving messages at each node (k, q), and its sign."""
+    arriving = state.messages[gather.variable][gather.rows]
+    logs = log_magnitude(arriving)
+    if state.weights:
+        logs *= state.weights[gather.variable][gather.rows, None]
+    totals = np.add.reduceat(logs, gather.offsets, axis=0)
+    totals += state.evidence[gather.variable][gather.nodes]
+    if not state.negative:
+        return totals, None
+    odd = np.add.reduceat(arriving < 0, gather.offsets, axis=0, dtype=np.int32) % 2 == 1
+    return totals, odd ^ state.negative[gather.variable][gather.nodes]
+
+
+def _cavity(totals: Array, signs: Array | None, own: Array) -> tuple[Array, Array]:
+    """The product without the receiver's own message (n, q), largest magnitude 1, and its scale (n, 1)."""
+    totals = totals - log_magnitude(own)
+    largest = totals.max(axis=1, keepdims=True)
+    totals -= largest
+    np.exp(totals, out=totals)
+    if signs is not None:
+        np.negative(totals, out=totals, where=signs ^ (own < 0))
+    return totals, np.exp(np.minimum(largest, LARGEST_LOG))
+
+
+def normalise(messages: Array) -> None:
+    """Scale each row so that its entry of largest magnitude is 1; a row of zeros becomes ones."""
+    largest = np.take_along_axis(messages, np.abs(messages).argmax(axis=1)[:, None], axis=1)
+    silent = ~(np.abs(largest) > np.finfo(messages.dtype).tiny)[:, 0]
+    if silent.any():
+        messages[silent] = 1
+        largest[silent] = 1
+    messages /= largest
+
+
+def _write(
+    messages: Array, rows: NDArray[np.intp], made: Array, damping: float, function: Array | None
+) -> float:
+    """Damp and scale new messages, put them in place, and say how much they changed.
+
+    Scaled to unit norm as functions, a new message is damped before it is scaled, as in the authors'
+    program: the stronger the product, the less the old message holds it back.
+    """
+    old = messages[rows]
+    if function is None:
+        normalise(made)
+    if damping:
+        made *= 1 - damping
+        made += damping * old
+    if function is not None:
+        size = np.linalg.norm(made @ function.T, axis=1, keepdims=True)
+        made /= np.where(size > np.finfo(made.dtype).tiny, size, 1)
+    elif damping:
+        normalise(made)
+    messages[rows] = made
+    np.subtract(made, old, out=old)
+    np.abs(old, out=old)
+    largest = 1.0 if function is None else np.abs(made).max(axis=1, keepdims=True)
+    return float((old / largest).max(initial=0.0))

@@ -1,0 +1,1 @@
+"""From training pairs to the operators that inference applies."""

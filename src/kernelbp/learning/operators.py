@@ -1,0 +1,183 @@
+"""Everything inference asks of a fitted model, for one way of making its operators.
+
+`Operators` is the contract between learning and inference: support points, conditional operators,
+evidence and the reading of messages between support points. `EmbeddingOperators` keeps it with the
+paper's conditional embeddings, in its three updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh, pinv
+
+from kernelbp.learning.conditionals import (
+    Conditional,
+    constant_conditional,
+    full_conditional,
+    linear_conditional,
+    ridge_solve,
+)
+from kernelbp.learning.embedding import Embedding, Moments
+from kernelbp.learning.examples import Table
+from kernelbp.values import Column
+
+__all__ = ["EmbeddingOperators", "EvidenceForm", "LearnedRelation", "Operators", "Update"]
+
+Matrix = NDArray[np.float64]
+Update = Literal["constant", "linear", "full"]
+EvidenceForm = Literal["likelihood", "posterior"]
+
+POSTERIOR_FLOOR = 1e-4
+"""A posterior density read from an embedding is kept above this share of its maximum."""
+FUNCTION_CUTOFF = 1e-10
+"""Relative singular values under this are dropped when a function is recovered from its values."""
+
+
+class Operators(Protocol):
+    """What a way of making operators owes to inference.
+
+    Messages to a node of variable v are values at ``support(v)``, q of them. ``toward`` is the end of
+    a relation (0 first, 1 second) that receives.
+    """
+
+    @property
+    def signed(self) -> bool:
+        """Whether messages may be negative."""
+
+    def support(self, variable: str) -> Column:
+        """The q support points of a variable."""
+
+    def support_weights(self, variable: str) -> Matrix:
+        """The marginal as a measure on them, (q,)."""
+
+    def conditional(self, relation: str, toward: int) -> Conditional:
+        """The operator of a relation in one direction, (q receiving, q sending)."""
+
+    def evidence(self, relation: str, toward: int, values: Column, points: Column | None = None) -> Matrix:
+        """What n observed values of the sending end say at the support (or other points), (n, q)."""
+
+    def function(self, variable: str) -> Matrix:
+        """The matrix (l, q) that takes a message's values to its coefficients in an orthonormal basis."""
+
+    def interpolation(self, variable: str, points: Column) -> Matrix:
+        """The matrix (n, q) that takes a message's values at the support to its values at n points."""
+
+
+@dataclass(frozen=True)
+class LearnedRelation:
+    """What was learned of a relation: its ends, its pairs, their moments and its settings."""
+
+    first: str
+    second: str
+    table: Table
+    moments: Moments
+    regularization: float
+    evidence: EvidenceForm
+
+    def ends(self, toward: int) -> tuple[str, str]:
+        """(receiving variable, sending variable)."""
+        return (self.first, self.second) if toward == 0 else (self.second, self.first)
+
+    def facing(self, toward: int) -> Table:
+        """The table with the receiving end in its rows."""
+        return self.table if toward == 0 else self.table.T.tocsr()
+
+
+@dataclass(frozen=True)
+class EmbeddingOperators:
+    """The paper as written: conditional embedding operators, messages of either sign."""
+
+    embeddings: Mapping[str, Embedding]
+    relations: Mapping[str, LearnedRelation]
+    update: Update = "constant"
+    signed: bool = field(default=True, init=False)
+    _made: dict[tuple[str, int], Conditional] = field(default_factory=dict, init=False, repr=False)
+
+    def support(self, variable: str) -> Column:
+        """Pivots of k^p for the constant update, else all training values."""
+        embedding = self.embeddings[variable]
+        return embedding.support.points if self.update == "constant" else embedding.examples.values
+
+    def support_weights(self, variable: str) -> Matrix:
+        """The marginal as a measure on the support."""
+        embedding = self.embeddings[variable]
+        if self.update == "constant":
+            return embedding.support_weights
+        return embedding.examples.counts / embedding.examples.counts.sum()
+
+    def conditional(self, relation: str, toward: int) -> Conditional:
+        """Equation (12) or (15), by the update chosen."""
+        key = (relation, toward)
+        if key not in self._made:
+            learned = self.relations[relation]
+            receiver = self.embeddings[learned.ends(toward)[0]]
+            if self.update == "constant":
+                made = constant_conditional(learned.moments, toward, receiver, learned.regularization)
+            elif self.update == "linear":
+                made = linear_conditional(learned.facing(toward), receiver, learned.regularization)
+            else:
+                made = full_conditional(learned.facing(toward), receiver, learned.regularization)
+            self._made[key] = made
+        return self._made[key]
+
+    def evidence(self, relation: str, toward: int, values: Column, points: Column | None = None) -> Matrix:
+        """<phi(y), U phi(x)> (likelihood) or mu_{X|y}(x) / mu_X(x) (posterior) at the support points."""
+        learned = self.relations[relation]
+        receiver, sender = (self.embeddings[name] for name in learned.ends(toward))
+        if learned.evidence == "posterior":
+            return self._posterior(learned, toward, values, points)
+        if self.update == "full":
+            # The message of an observed y is the function k(y, .) sent through the same operator.
+            similar = np.asarray(sender.kernel(values, sender.examples.values), dtype=np.float64)
+            sent: Matrix = np.asarray(self.conditional(relation, toward).apply(similar), dtype=np.float64)
+            return sent if points is None else sent @ self.interpolation(learned.ends(toward)[0], points).T
+        at = receiver.basis.coordinates(self.support(learned.ends(toward)[0]) if points is None else points)
+        cross = learned.moments.cross if toward == 0 else learned.moments.cross.T
+        ridge = learned.regularization * learned.moments.total
+        operator = at.T @ ridge_solve(learned.moments.auto[toward], ridge, cross)
+        likelihood: Matrix = sender.basis.coordinates(values).T @ operator.T
+        return likelihood
+
+    def _posterior(
+        self, learned: LearnedRelation, toward: int, values: Column, points: Column | None
+    ) -> Matrix:
+        receiver, sender = (self.embeddings[name] for name in learned.ends(toward))
+        where = self.support(learned.ends(toward)[0]) if points is None else points
+        cross = learned.moments.cross if toward == 0 else learned.moments.cross.T
+        ridge = learned.regularization * learned.moments.total
+        at = receiver.basis.coordinates(where).T
+        weights = ridge_solve(learned.moments.auto[1 - toward], ridge, cross.T)
+        posterior = sender.basis.coordinates(values).T @ weights @ at.T
+        prior = at @ receiver.mean
+        posterior = np.maximum(posterior, POSTERIOR_FLOOR * np.abs(posterior).max(axis=1, keepdims=True))
+        ratio: Matrix = posterior / np.maximum(prior, POSTERIOR_FLOOR * np.abs(prior).max())
+        return ratio
+
+    def function(self, variable: str) -> Matrix:
+        """Values at the support to coefficients: E^+ for the low-rank updates, L^{+1/2} for the full one."""
+        embedding = self.embeddings[variable]
+        if self.update == "full":
+            eigenvalues, vectors = eigh(
+                np.asarray(embedding.kernel(embedding.examples.values), dtype=np.float64)
+            )
+            kept = eigenvalues > FUNCTION_CUTOFF * eigenvalues[-1]
+            root: Matrix = vectors[:, kept].T / np.sqrt(eigenvalues[kept, None])
+            return root
+        recovered: Matrix = pinv(embedding.basis.coordinates(self.support(variable)).T, rtol=FUNCTION_CUTOFF)
+        return recovered
+
+    def interpolation(self, variable: str, points: Column) -> Matrix:
+        """The one function of the message's space through its values: r(x)' E^+."""
+        embedding = self.embeddings[variable]
+        if self.update == "full":
+            root = self.function(variable)
+            similar = np.asarray(embedding.kernel(points, embedding.examples.values), dtype=np.float64)
+            full: Matrix = similar @ root.T @ root
+            return full
+        low: Matrix = embedding.basis.coordinates(points).T @ self.function(variable)
+        return low

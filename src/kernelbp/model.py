@@ -1,0 +1,592 @@
+"""The face of the library: say what the variables and relations are, fit, infer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from kernelbp.errors import InputError, NotFittedError
+from kernelbp.graph import Graph
+from kernelbp.inference.beliefs import Beliefs, Source
+from kernelbp.inference.evidence import Evidence, gather_evidence
+from kernelbp.inference.progress import Progress
+from kernelbp.inference.run import run
+from kernelbp.inference.schedules import Schedule, is_forest_wiring, make_phases
+from kernelbp.inference.update import State
+from kernelbp.inference.wiring import Wiring, wire
+from kernelbp.kernels import Gaussian, Kernel, check_values
+from kernelbp.learning.embedding import Embedding, embed_variable, relation_moments
+from kernelbp.learning.examples import collect
+from kernelbp.learning.marginal import Marginal, MarginalForm, learn_marginal
+from kernelbp.learning.operators import EmbeddingOperators, EvidenceForm, LearnedRelation, Operators, Update
+from kernelbp.values import Column, Kind, as_column
+
+__all__ = ["Model", "Relation"]
+
+Conditionals = Literal["embedding"]
+Weighting = Literal["bethe"]
+
+PAPER_INFERENCE: dict[str, Any] = {
+    "update": "constant",
+    "conditionals": "embedding",
+    "weighting": "bethe",
+    "schedule": "sweep",
+    "max_iterations": 30,
+    "tolerance": 0.0,
+    "damping": 0.8,
+    "normalization": "norm",
+}
+"""How the authors' program runs: a fixed number of damped sweeps, never tested for convergence."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation between two variables, to be learned from pairs of their values.
+
+    Parameters
+    ----------
+    first, second : str
+        Names of the two variables. A variable that is only ever observed comes second.
+    symmetric : bool
+        Whether a pair may be read either way, as for neighbouring pixels.
+    evidence : "likelihood" or "posterior"
+        How an observed second value speaks about the first: through the embedding of second given
+        first (a smoothed likelihood, right for scalar readings), or of first given second divided by
+        the marginal of first (right for long feature vectors).
+    regularization : float, optional
+        The paper's lambda for this relation, in place of the model's.
+
+    Examples
+    --------
+    >>> Relation("pixel", "pixel", symmetric=True)
+    Relation('pixel', 'pixel', symmetric=True)
+    """
+
+    first: str
+    second: str
+    symmetric: bool = False
+    evidence: EvidenceForm = "likelihood"
+    regularization: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.symmetric and self.first != self.second:
+            raise InputError(
+                f"symmetric: a symmetric relation joins a variable with itself, got {self.first!r} and {self.second!r}"
+            )
+        if self.evidence not in ("likelihood", "posterior"):
+            raise InputError(f"evidence: expected 'likelihood' or 'posterior', got {self.evidence!r}")
+        if self.regularization is not None and not self.regularization >= 0:
+            raise InputError(f"regularization: expected a number of at least 0, got {self.regularization!r}")
+
+    def __repr__(self) -> str:
+        shown = [repr(self.first), repr(self.second)]
+        if self.symmetric:
+            shown.append("symmetric=True")
+        if self.evidence != "likelihood":
+            shown.append(f"evidence={self.evidence!r}")
+        if self.regularization is not None:
+            shown.append(f"regularization={self.regularization!r}")
+        return f"Relation({', '.join(shown)})"
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """A fitted variable as evidence and beliefs see it."""
+
+    kernel: Kernel
+    kind: Kind
+    values: Column
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything learned, and nothing derived: what a model file holds."""
+
+    embeddings: Mapping[str, Embedding]
+    relations: Mapping[str, LearnedRelation]
+    marginal: MarginalForm
+
+    @cached_property
+    def marginals(self) -> dict[str, Marginal]:
+        """The marginal of each variable."""
+        return {name: learn_marginal(embedding, self.marginal) for name, embedding in self.embeddings.items()}
+
+    @cached_property
+    def facts(self) -> dict[str, _Facts]:
+        """What evidence is checked against."""
+        return {
+            name: _Facts(e.kernel, e.examples.kind, e.examples.values) for name, e in self.embeddings.items()
+        }
+
+
+class Model:
+    """Variables of any kind, tied by relations learned from pairs.
+
+    Parameters
+    ----------
+    variables : mapping from name to kernel
+    relations : mapping from name to `Relation`
+    regularization : float
+        The paper's lambda, for all relations that do not name their own.
+    ridge : float, optional
+        lambda times the number of pairs, given directly; overrides `regularization`.
+    residual : float
+        The paper's epsilon: bases grow until every training value is represented this well.
+    max_rank : int, optional
+        Most points of a basis or support.
+    power : int
+        Support points are chosen for products of this many messages (the paper's d - 1): 4 for a
+        node with four neighbours and a reading. Larger degrees are served well by Gaussian kernels,
+        whose products gain little beyond; raise it for polynomial kernels.
+    landmarks : mapping from variable name to values, optional
+        Your own support points for some variables.
+    marginal : "parzen" or "embedding"
+        How marginals of numeric variables are estimated.
+    merge : bool
+        Whether equal values are merged with counts: the same result, much faster.
+    inference : mapping, optional
+        Defaults of `infer` for this model, by keyword.
+
+    Examples
+    --------
+    >>> import numpy as np, kernelbp as kb
+    >>> rng = np.random.default_rng(0)
+    >>> now = rng.standard_normal(2000)
+    >>> following = 0.8 * now + 0.6 * rng.standard_normal(2000)
+    >>> model = kb.Model({"state": kb.kernels.Gaussian(1.0)}, {"then": kb.Relation("state", "state")})
+    >>> beliefs = model.fit({"then": (now, following)}).infer(
+    ...     kb.Graph.chain(2, variable="state", relation="then").fix([0], [1.0])
+    ... )
+    >>> bool(abs(beliefs.mean()[1] - 0.8) < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, Kernel],
+        relations: Mapping[str, Relation],
+        *,
+        regularization: float = 1e-4,
+        ridge: float | None = None,
+        residual: float = 1e-3,
+        max_rank: int | None = 300,
+        power: int = 4,
+        landmarks: Mapping[str, Any] | None = None,
+        marginal: MarginalForm = "parzen",
+        merge: bool = True,
+        inference: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.variables = variables
+        self.relations = relations
+        self.regularization = regularization
+        self.ridge = ridge
+        self.residual = residual
+        self.max_rank = max_rank
+        self.power = power
+        self.landmarks = landmarks
+        self.marginal = marginal
+        self.merge = merge
+        self.inference = inference
+        self._fitted: Fitted | None = None
+        self._operators: dict[tuple[str, str], Operators] = {}
+
+    @classmethod
+    def paper(
+        cls, variables: Mapping[str, Kernel], relations: Mapping[str, Relation], **settings: Any
+    ) -> Model:
+        """The preset of the paper's own program: its ranks, its regularisation, its damped sweeps.
+
+        Observed variables with ``Gaussian("median")`` take the narrower median rule the authors use
+        for readings, exp(-d^2 / median(d^2)). Thirty iterations are run whether or not messages
+        settle; the authors' program never tests for that.
+
+        Examples
+        --------
+        >>> import kernelbp as kb
+        >>> kb.Model.paper({"x": kb.kernels.Gaussian()}, {"r": kb.Relation("x", "x", symmetric=True)})
+        Model(variables: x; relations: r; not fitted)
+        """
+        hidden = {relation.first for relation in relations.values()}
+        kernels = {
+            name: Gaussian("median", scale=0.5**0.5)
+            if name not in hidden and kernel == Gaussian()
+            else kernel
+            for name, kernel in variables.items()
+        }
+        preset: dict[str, Any] = {
+            "ridge": 1e-2,
+            "residual": 1e-2,
+            "max_rank": 100,
+            "power": 4,
+            "marginal": "embedding",
+            "inference": PAPER_INFERENCE,
+        }
+        return cls(kernels, relations, **(preset | settings))
+
+    # ------------------------------------------------------------------ learning
+
+    def fit(self, pairs: Mapping[str, tuple[Any, Any]], *, progress: bool = False) -> Model:
+        """Learn every relation from examples.
+
+        Parameters
+        ----------
+        pairs : mapping
+            For each relation ``(first values, second values)``, equally long. Pairs from all places
+            where a relation holds are pooled: one template.
+        progress : bool
+            Show a progress bar.
+
+        Returns
+        -------
+        Model
+            Itself.
+
+        Raises
+        ------
+        InputError
+            Before any work, if names, lengths or values are wrong.
+        """
+        self._check_settings()
+        examples, tables = collect(self.relations, pairs, merge=self.merge)
+        for name, relation in self.relations.items():
+            for index, variable in enumerate((relation.first, relation.second)):
+                check_values(self.variables[variable], examples[variable].values, f"pairs[{name!r}][{index}]")
+        landmarks = self._checked_landmarks({name: e.kind for name, e in examples.items()})
+        with Progress("learning", len(examples) + len(self.relations), shown=progress) as bar:
+            embeddings = {}
+            for name, mine in examples.items():
+                embeddings[name] = embed_variable(
+                    self.variables[name],
+                    mine,
+                    power=self.power,
+                    residual=self.residual,
+                    max_rank=self.max_rank,
+                    landmarks=landmarks.get(name),
+                )
+                bar.advance(f"variable {name}")
+            learned = {}
+            for name, relation in self.relations.items():
+                first, second = embeddings[relation.first], embeddings[relation.second]
+                moments = relation_moments(tables[name], first, second)
+                learned[name] = LearnedRelation(
+                    relation.first,
+                    relation.second,
+                    tables[name],
+                    moments,
+                    self._lambda(relation, moments.total),
+                    relation.evidence,
+                )
+                bar.advance(f"relation {name}")
+        self._fitted = Fitted(embeddings, learned, self.marginal)
+        self._operators = {}
+        return self
+
+    # ------------------------------------------------------------------ inference
+
+    def infer(
+        self,
+        graph: Graph,
+        *,
+        update: Update | None = None,
+        conditionals: Conditionals | None = None,
+        weighting: Weighting | None = None,
+        schedule: Schedule | None = None,
+        max_iterations: int | None = None,
+        tolerance: float | None = None,
+        damping: float | None = None,
+        normalization: Literal["largest", "norm"] | None = None,
+        start: Beliefs | None = None,
+        dtype: DTypeLike = np.float32,
+        progress: bool = False,
+    ) -> Beliefs:
+        """Work out the belief of every node.
+
+        Parameters
+        ----------
+        graph : Graph
+            With its evidence.
+        update : "constant", "linear" or "full"
+            The paper's three forms. The constant one costs the same however many pairs were learned from.
+        conditionals : "embedding"
+            The paper's conditional embeddings as they are.
+        weighting : "bethe"
+            Ordinary belief propagation.
+        schedule : "auto", "flooding", "sweep" or "tree"
+            The order of updates; "auto" is exact on trees and sweeps elsewhere.
+        max_iterations : int
+            Each iteration updates every message once.
+        tolerance : float
+            Stop when no message value changes by more than this share of its message's largest value.
+        damping : float
+            Share of the old message kept in each update, from 0 to below 1.
+        normalization : "largest" or "norm"
+            Messages are scaled to a largest value of 1, or to unit norm as functions (the authors' way).
+        start : Beliefs, optional
+            Earlier beliefs on a graph of the same shape, to start from instead of messages of ones.
+        dtype : float32 or float64
+            Precision of messages.
+        progress : bool
+            Show a progress bar.
+
+        Returns
+        -------
+        Beliefs
+        """
+        fitted = self._need_fitted()
+        given = {
+            "update": update,
+            "conditionals": conditionals,
+            "weighting": weighting,
+            "schedule": schedule,
+            "max_iterations": max_iterations,
+            "tolerance": tolerance,
+            "damping": damping,
+            "normalization": normalization,
+        }
+        choice = {
+            **DEFAULT_INFERENCE,
+            **(self.inference or {}),
+            **{k: v for k, v in given.items() if v is not None},
+        }
+        _check_choice(choice)
+        precision = _checked_dtype(dtype)
+        for name in graph.variables:
+            if name not in fitted.embeddings:
+                raise InputError(
+                    f"graph: unknown variable {name!r}; the model has {', '.join(fitted.embeddings)}"
+                )
+        evidence = gather_evidence(graph, self.relations, fitted.facts)
+        fixed = [
+            graph.nodes_of(name)[part.nodes]
+            for name, part in zip(graph.variables, evidence.fixed, strict=True)
+        ]
+        wiring = wire(graph, self.relations, np.concatenate([np.empty(0, dtype=np.intp), *fixed]))
+        operators = self._made_operators(choice["update"], choice["conditionals"])
+        state = _initial_state(wiring, operators, evidence, precision, start, choice["normalization"])
+        phases = make_phases(graph, wiring, choice["schedule"])
+        forest = is_forest_wiring(graph, wiring)
+        exact = forest and choice["schedule"] in ("auto", "tree")
+        if choice["schedule"] == "tree" and not forest:
+            raise InputError("schedule: 'tree' needs a graph without cycles; use 'auto' or 'sweep'")
+        verdict = run(
+            state,
+            phases,
+            max_iterations=choice["max_iterations"],
+            tolerance=choice["tolerance"],
+            damping=0.0 if exact else choice["damping"],
+            exact_in_one=exact,
+            progress=progress,
+        )
+        return Beliefs(
+            Source(graph, wiring, operators, state, evidence, fitted.facts, fitted.marginals), verdict
+        )
+
+    # ------------------------------------------------------------------ looking
+
+    def support(self, variable: str) -> NDArray[Any]:
+        """The support points of a variable: where its messages are known, shape (q,) or (q, d)."""
+        fitted = self._need_fitted()
+        if variable not in fitted.embeddings:
+            raise InputError(f"variable: unknown {variable!r}; the model has {', '.join(fitted.embeddings)}")
+        embedding = fitted.embeddings[variable]
+        restored: NDArray[Any] = embedding.examples.kind.restore(embedding.support.points)
+        return restored
+
+    @property
+    def settings_(self) -> dict[str, Any]:
+        """What fitting chose: for each variable its kernel, ranks and residuals, for each relation lambda."""
+        fitted = self._need_fitted()
+        variables = {
+            name: {
+                "kernel": e.kernel,
+                "rank": len(e.basis),
+                "support": len(e.support),
+                "residuals": e.residuals,
+                "stopped": e.stopped,
+            }
+            for name, e in fitted.embeddings.items()
+        }
+        relations = {
+            name: {"pairs": int(r.moments.total), "regularization": r.regularization, "evidence": r.evidence}
+            for name, r in fitted.relations.items()
+        }
+        return {"variables": variables, "relations": relations}
+
+    def __repr__(self) -> str:
+        state = "not fitted" if self._fitted is None else "fitted"
+        return (
+            f"Model(variables: {', '.join(self.variables)}; relations: {', '.join(self.relations)}; {state})"
+        )
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to one file: arrays and JSON, nothing executable."""
+        from kernelbp.storage import save_model
+
+        save_model(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, kernels: Mapping[str, Kernel] | None = None) -> Model:
+        """Read a model written by `save`.
+
+        Parameters
+        ----------
+        path : path of the file
+        kernels : mapping, optional
+            For variables whose kernel is your own class, that kernel: a file never names code to run.
+        """
+        from kernelbp.storage import load_model
+
+        return load_model(path, kernels or {})
+
+    # ------------------------------------------------------------------ inside
+
+    def _need_fitted(self) -> Fitted:
+        if self._fitted is None:
+            raise NotFittedError("this model has not been fitted; call fit(pairs) first")
+        return self._fitted
+
+    def _made_operators(self, update: Update, conditionals: str) -> Operators:
+        fitted = self._need_fitted()
+        key = (update, conditionals)
+        if key not in self._operators:
+            self._operators[key] = EmbeddingOperators(fitted.embeddings, fitted.relations, update)
+        return self._operators[key]
+
+    def _lambda(self, relation: Relation, total: float) -> float:
+        if relation.regularization is not None:
+            return relation.regularization
+        return self.regularization if self.ridge is None else self.ridge / total
+
+    def _check_settings(self) -> None:
+        if not self.variables:
+            raise InputError("variables: expected at least one, got none")
+        for name, kernel in self.variables.items():
+            if not isinstance(kernel, Kernel):
+                raise InputError(
+                    f"variables[{name!r}]: expected a kernel (callable on two arrays, with diag), "
+                    f"got {type(kernel).__name__}"
+                )
+        if not self.relations:
+            raise InputError("relations: expected at least one, got none")
+        for name, relation in self.relations.items():
+            if not isinstance(relation, Relation):
+                raise InputError(f"relations[{name!r}]: expected a Relation, got {type(relation).__name__}")
+            for end in (relation.first, relation.second):
+                if end not in self.variables:
+                    raise InputError(
+                        f"relations[{name!r}]: unknown variable {end!r}; the model has {', '.join(self.variables)}"
+                    )
+        for name, least in (("regularization", 0.0), ("residual", 0.0), ("ridge", 0.0)):
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise InputError(f"{name}: expected a number of at least {least:g}, got {value!r}")
+        for name in ("power", "max_rank"):
+            value = getattr(self, name)
+            if value is not None and (value < 1 or int(value) != value):
+                raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}")
+        if self.marginal not in ("parzen", "embedding"):
+            raise InputError(f"marginal: expected 'parzen' or 'embedding', got {self.marginal!r}")
+
+    def _checked_landmarks(self, kinds: Mapping[str, Kind]) -> dict[str, Column]:
+        checked: dict[str, Column] = {}
+        for name, values in (self.landmarks or {}).items():
+            if name not in kinds:
+                raise InputError(f"landmarks: unknown variable {name!r}; the model has {', '.join(kinds)}")
+            column, kind = as_column(values, f"landmarks[{name!r}]")
+            kinds[name].merged(kind, f"landmarks[{name!r}]")
+            if not len(column):
+                raise InputError(f"landmarks[{name!r}]: no points given")
+            check_values(self.variables[name], column, f"landmarks[{name!r}]")
+            checked[name] = column
+        return checked
+
+
+DEFAULT_INFERENCE: dict[str, Any] = {
+    "update": "constant",
+    "conditionals": "embedding",
+    "weighting": "bethe",
+    "schedule": "auto",
+    "max_iterations": 100,
+    "tolerance": 1e-3,
+    "damping": 0.3,
+    "normalization": "largest",
+}
+CHOICES = {
+    "update": ("constant", "linear", "full"),
+    "conditionals": ("embedding",),
+    "weighting": ("bethe",),
+    "schedule": ("auto", "flooding", "sweep", "tree"),
+    "normalization": ("largest", "norm"),
+}
+
+
+def _check_choice(choice: Mapping[str, Any]) -> None:
+    for name in choice:
+        if name not in DEFAULT_INFERENCE:
+            raise InputError(f"inference: unknown setting {name!r}; there are {', '.join(DEFAULT_INFERENCE)}")
+    for name, allowed in CHOICES.items():
+        if choice[name] not in allowed:
+            raise InputError(f"{name}: expected {' or '.join(map(repr, allowed))}, got {choice[name]!r}")
+    if not choice["max_iterations"] >= 1:
+        raise InputError(f"max_iterations: expected at least 1, got {choice['max_iterations']!r}")
+    if not choice["tolerance"] >= 0:
+        raise InputError(f"tolerance: expected a number of at least 0, got {choice['tolerance']!r}")
+    if not 0 <= choice["damping"] < 1:
+        raise InputError(f"damping: expected a number from 0 to below 1, got {choice['damping']!r}")
+
+
+def _checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    precision = np.dtype(dtype)
+    if precision not in (np.float32, np.float64):
+        raise InputError(f"dtype: expected float32 or float64, got {precision}")
+    return precision
+
+
+def _initial_state(
+    wiring: Wiring,
+    operators: Operators,
+    evidence: Evidence,
+    dtype: np.dtype[Any],
+    start: Beliefs | None,
+    normalization: str,
+) -> State:
+    """First messages of ones (or a copy of `start`), and the evidence at the support points."""
+    sizes = [len(operators.support(name)) for name in wiring.variables]
+    shapes = [(int(rows[-1]), size) for rows, size in zip(wiring.start, sizes, strict=True)]
+    if start is None:
+        messages = tuple(np.ones(shape, dtype=dtype) for shape in shapes)
+    else:
+        earlier = start._source.state.messages
+        if [m.shape for m in earlier] != shapes:
+            raise InputError(
+                f"start: beliefs of a graph with other messages, {[m.shape for m in earlier]} instead of {shapes}"
+            )
+        messages = tuple(m.astype(dtype) for m in earlier)
+    logs, negatives = [], []
+    for index, size in enumerate(sizes):
+        nodes = len(wiring.nodes[index])
+        log, negative = np.zeros((nodes, size), dtype=dtype), np.zeros((nodes, size), dtype=bool)
+        block = max(1, EVIDENCE_CELLS // size)
+        for begin in range(0, nodes, block):
+            end = min(begin + block, nodes)
+            part, signs = evidence.log_at(operators, index, begin, end, None, size)
+            log[begin:end] = part if normalization == "norm" else part - part.max(axis=1, keepdims=True)
+            negative[begin:end] = signs
+        logs.append(log)
+        negatives.append(negative)
+    made = tuple(operators.conditional(*key).astype(dtype) for key in wiring.operators)
+    unit = normalization == "norm"
+    functions = tuple(operators.function(name).astype(dtype) for name in wiring.variables) if unit else ()
+    return State(messages, tuple(logs), tuple(negatives) if operators.signed else (), (), functions, made)
+
+
+EVIDENCE_CELLS = 1 << 21
+"""Cells (nodes x support points) of evidence evaluated at a time."""
