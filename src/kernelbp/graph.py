@@ -317,7 +317,7 @@ class Graph:
         if len(np.unique(where)) != len(where):
             raise InputError("nodes: a node is named twice")
         self._one_variable(where)
-        return self._with(Fixed(where, column, kind))
+        return self._with(Fixed(where, column.copy(), kind))
 
     def soften(self, nodes: ArrayLike | str, points: Any, likelihood: ArrayLike) -> Graph:
         """Give nodes virtual evidence: how likely something seen is, for each value they might have.
@@ -339,7 +339,7 @@ class Graph:
         where = self._nodes(nodes)
         self._one_variable(where)
         column, kind = as_column(points, "points")
-        table = np.asarray(likelihood, dtype=np.float64)
+        table = np.array(likelihood, dtype=np.float64)
         if table.ndim == 1:
             table = np.broadcast_to(table, (len(where), len(table)))
         if table.shape != (len(where), len(column)):
@@ -351,7 +351,7 @@ class Graph:
         if (table.sum(axis=1) <= 0).any():
             bad = int(where[np.flatnonzero(table.sum(axis=1) <= 0)[0]])
             raise InputError(f"likelihood: all zero at node {bad}; no value would be possible there")
-        return self._with(Softened(where, column, kind, table))
+        return self._with(Softened(where, column.copy(), kind, table))
 
     # ------------------------------------------------------------------ looking
 

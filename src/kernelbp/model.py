@@ -16,21 +16,31 @@ from kernelbp.graph import Graph
 from kernelbp.inference.beliefs import Beliefs, Source
 from kernelbp.inference.evidence import Evidence, gather_evidence
 from kernelbp.inference.progress import Progress
-from kernelbp.inference.run import run
-from kernelbp.inference.schedules import Schedule, is_forest_wiring, make_phases
+from kernelbp.inference.run import Damping, run
+from kernelbp.inference.schedules import Schedule, is_forest, make_plan
 from kernelbp.inference.update import State
+from kernelbp.inference.weights import spanning_tree_weights
 from kernelbp.inference.wiring import Wiring, wire
 from kernelbp.kernels import Gaussian, Kernel, check_values
 from kernelbp.learning.embedding import Embedding, embed_variable, relation_moments
 from kernelbp.learning.examples import collect
 from kernelbp.learning.marginal import Marginal, MarginalForm, learn_marginal
-from kernelbp.learning.operators import EmbeddingOperators, EvidenceForm, LearnedRelation, Operators, Update
+from kernelbp.learning.operators import (
+    EmbeddingOperators,
+    EvidenceForm,
+    LearnedRelation,
+    Operators,
+    ProbabilityOperators,
+    Update,
+)
+from kernelbp.learning.probability import assign, blurs, joint_table
+from kernelbp.learning.tuning import fit_smoothing, smoothed_joint
 from kernelbp.values import Column, Kind, as_column
 
 __all__ = ["Model", "Relation"]
 
-Conditionals = Literal["embedding"]
-Weighting = Literal["bethe"]
+Conditionals = Literal["probability", "embedding"]
+Weighting = Literal["tree-reweighted", "bethe"]
 
 PAPER_INFERENCE: dict[str, Any] = {
     "update": "constant",
@@ -144,6 +154,10 @@ class Model:
         Support points are chosen for products of this many messages (the paper's d - 1): 4 for a
         node with four neighbours and a reading. Larger degrees are served well by Gaussian kernels,
         whose products gain little beyond; raise it for polynomial kernels.
+    budget : int
+        Most states of a variable in probability conditionals: trades speed for accuracy.
+    mixing : float, optional
+        Share of independence mixed into every relation; fitted to held-out pairs if not given.
     landmarks : mapping from variable name to values, optional
         Your own support points for some variables.
     marginal : "parzen" or "embedding"
@@ -177,6 +191,8 @@ class Model:
         residual: float = 1e-3,
         max_rank: int | None = 300,
         power: int = 4,
+        budget: int = 32,
+        mixing: float | None = None,
         landmarks: Mapping[str, Any] | None = None,
         marginal: MarginalForm = "parzen",
         merge: bool = True,
@@ -189,6 +205,8 @@ class Model:
         self.residual = residual
         self.max_rank = max_rank
         self.power = power
+        self.budget = budget
+        self.mixing = mixing
         self.landmarks = landmarks
         self.marginal = marginal
         self.merge = merge
@@ -267,6 +285,7 @@ class Model:
                     power=self.power,
                     residual=self.residual,
                     max_rank=self.max_rank,
+                    budget=self.budget,
                     landmarks=landmarks.get(name),
                 )
                 bar.advance(f"variable {name}")
@@ -274,6 +293,12 @@ class Model:
             for name, relation in self.relations.items():
                 first, second = embeddings[relation.first], embeddings[relation.second]
                 moments = relation_moments(tables[name], first, second)
+                states = (first.states, second.states)
+                measures = tuple(assign(e.states, e.examples.values) for e in (first, second))
+                smoothing = fit_smoothing(
+                    tables[name], states, measures, symmetric=relation.symmetric, mixing=self.mixing
+                )
+                spread = [blurs(s, (w,))[0] for s, w in zip(states, smoothing.widths, strict=True)]
                 learned[name] = LearnedRelation(
                     relation.first,
                     relation.second,
@@ -281,6 +306,8 @@ class Model:
                     moments,
                     self._lambda(relation, moments.total),
                     relation.evidence,
+                    smoothed_joint(joint_table(tables[name], *measures), *spread),
+                    smoothing,
                 )
                 bar.advance(f"relation {name}")
         self._fitted = Fitted(embeddings, learned, self.marginal)
@@ -295,11 +322,11 @@ class Model:
         *,
         update: Update | None = None,
         conditionals: Conditionals | None = None,
-        weighting: Weighting | None = None,
+        weighting: Weighting | ArrayLike | None = None,
         schedule: Schedule | None = None,
         max_iterations: int | None = None,
         tolerance: float | None = None,
-        damping: float | None = None,
+        damping: Damping | None = None,
         normalization: Literal["largest", "norm"] | None = None,
         start: Beliefs | None = None,
         dtype: DTypeLike = np.float32,
@@ -313,18 +340,21 @@ class Model:
             With its evidence.
         update : "constant", "linear" or "full"
             The paper's three forms. The constant one costs the same however many pairs were learned from.
-        conditionals : "embedding"
-            The paper's conditional embeddings as they are.
-        weighting : "bethe"
-            Ordinary belief propagation.
-        schedule : "auto", "flooding", "sweep" or "tree"
+        conditionals : "probability" or "embedding"
+            Relations as probability tables on the support points, which keeps messages positive; or
+            the paper's conditional embeddings as they are.
+        weighting : "tree-reweighted", "bethe" or an array with a weight for each edge
+            Edges weighted by how often they appear in a random spanning tree, which makes messages settle;
+            or ordinary belief propagation, the same on trees and the only one for embeddings.
+        schedule : "auto", "flooding", "sweep", "residual", "splash" or "tree"
             The order of updates; "auto" is exact on trees and sweeps elsewhere.
         max_iterations : int
             Each iteration updates every message once.
         tolerance : float
             Stop when no message value changes by more than this share of its message's largest value.
-        damping : float
-            Share of the old message kept in each update, from 0 to below 1.
+        damping : float or "auto"
+            Share of the old message kept in each update, from 0 to below 1. "auto" keeps none as long as
+            the changes fall, and more whenever they stop falling.
         normalization : "largest" or "norm"
             Messages are scaled to a largest value of 1, or to unit norm as functions (the authors' way).
         start : Beliefs, optional
@@ -368,15 +398,16 @@ class Model:
         ]
         wiring = wire(graph, self.relations, np.concatenate([np.empty(0, dtype=np.intp), *fixed]))
         operators = self._made_operators(choice["update"], choice["conditionals"])
-        state = _initial_state(wiring, operators, evidence, precision, start, choice["normalization"])
-        phases = make_phases(graph, wiring, choice["schedule"])
-        forest = is_forest_wiring(graph, wiring)
-        exact = forest and choice["schedule"] in ("auto", "tree")
-        if choice["schedule"] == "tree" and not forest:
-            raise InputError("schedule: 'tree' needs a graph without cycles; use 'auto' or 'sweep'")
+        weights = _edge_weights(graph, wiring, choice["weighting"], operators.signed)
+        state = _initial_state(
+            wiring, operators, evidence, weights, precision, start, choice["normalization"]
+        )
+        plan = make_plan(choice["schedule"], wiring, graph.n_nodes, graph.shape)
+        exact = choice["schedule"] in ("auto", "tree") and is_forest(graph.n_nodes, *wiring.ends)
         verdict = run(
             state,
-            phases,
+            plan,
+            wiring.n_messages,
             max_iterations=choice["max_iterations"],
             tolerance=choice["tolerance"],
             damping=0.0 if exact else choice["damping"],
@@ -395,7 +426,7 @@ class Model:
         if variable not in fitted.embeddings:
             raise InputError(f"variable: unknown {variable!r}; the model has {', '.join(fitted.embeddings)}")
         embedding = fitted.embeddings[variable]
-        restored: NDArray[Any] = embedding.examples.kind.restore(embedding.support.points)
+        restored: NDArray[Any] = embedding.examples.kind.restore(embedding.states.points)
         return restored
 
     @property
@@ -405,15 +436,23 @@ class Model:
         variables = {
             name: {
                 "kernel": e.kernel,
+                "states": len(e.states),
                 "rank": len(e.basis),
-                "support": len(e.support),
+                "tensor rank": len(e.support),
                 "residuals": e.residuals,
                 "stopped": e.stopped,
             }
             for name, e in fitted.embeddings.items()
         }
         relations = {
-            name: {"pairs": int(r.moments.total), "regularization": r.regularization, "evidence": r.evidence}
+            name: {
+                "pairs": int(r.moments.total),
+                "regularization": r.regularization,
+                "evidence": r.evidence,
+                "smoothing": r.smoothing.widths,
+                "mixing": r.smoothing.mixing,
+                "score": r.smoothing.score,
+            }
             for name, r in fitted.relations.items()
         }
         return {"variables": variables, "relations": relations}
@@ -457,7 +496,11 @@ class Model:
         fitted = self._need_fitted()
         key = (update, conditionals)
         if key not in self._operators:
-            self._operators[key] = EmbeddingOperators(fitted.embeddings, fitted.relations, update)
+            self._operators[key] = (
+                ProbabilityOperators(fitted.embeddings, fitted.relations)
+                if conditionals == "probability"
+                else EmbeddingOperators(fitted.embeddings, fitted.relations, update)
+            )
         return self._operators[key]
 
     def _lambda(self, relation: Relation, total: float) -> float:
@@ -511,19 +554,18 @@ class Model:
 
 DEFAULT_INFERENCE: dict[str, Any] = {
     "update": "constant",
-    "conditionals": "embedding",
-    "weighting": "bethe",
+    "conditionals": "probability",
+    "weighting": None,
     "schedule": "auto",
     "max_iterations": 100,
     "tolerance": 1e-3,
-    "damping": 0.3,
+    "damping": "auto",
     "normalization": "largest",
 }
 CHOICES = {
     "update": ("constant", "linear", "full"),
-    "conditionals": ("embedding",),
-    "weighting": ("bethe",),
-    "schedule": ("auto", "flooding", "sweep", "tree"),
+    "conditionals": ("probability", "embedding"),
+    "schedule": ("auto", "flooding", "sweep", "residual", "splash", "tree"),
     "normalization": ("largest", "norm"),
 }
 
@@ -539,8 +581,9 @@ def _check_choice(choice: Mapping[str, Any]) -> None:
         raise InputError(f"max_iterations: expected at least 1, got {choice['max_iterations']!r}")
     if not choice["tolerance"] >= 0:
         raise InputError(f"tolerance: expected a number of at least 0, got {choice['tolerance']!r}")
-    if not 0 <= choice["damping"] < 1:
-        raise InputError(f"damping: expected a number from 0 to below 1, got {choice['damping']!r}")
+    damping = choice["damping"]
+    if damping != "auto" and (isinstance(damping, str) or not 0 <= damping < 1):
+        raise InputError(f"damping: expected 'auto' or a number from 0 to below 1, got {damping!r}")
 
 
 def _checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:
@@ -554,6 +597,7 @@ def _initial_state(
     wiring: Wiring,
     operators: Operators,
     evidence: Evidence,
+    weights: NDArray[np.float64] | None,
     dtype: np.dtype[Any],
     start: Beliefs | None,
     normalization: str,
@@ -570,22 +614,58 @@ def _initial_state(
                 f"start: beliefs of a graph with other messages, {[m.shape for m in earlier]} instead of {shapes}"
             )
         messages = tuple(m.astype(dtype) for m in earlier)
-    logs, negatives = [], []
-    for index, size in enumerate(sizes):
-        nodes = len(wiring.nodes[index])
-        log, negative = np.zeros((nodes, size), dtype=dtype), np.zeros((nodes, size), dtype=bool)
-        block = max(1, EVIDENCE_CELLS // size)
-        for begin in range(0, nodes, block):
-            end = min(begin + block, nodes)
-            part, signs = evidence.log_at(operators, index, begin, end, None, size)
-            log[begin:end] = part if normalization == "norm" else part - part.max(axis=1, keepdims=True)
-            negative[begin:end] = signs
-        logs.append(log)
-        negatives.append(negative)
-    made = tuple(operators.conditional(*key).astype(dtype) for key in wiring.operators)
     unit = normalization == "norm"
+    known = []
+    for index, size in enumerate(sizes):
+        product = np.ones((len(wiring.nodes[index]), size), dtype=dtype)
+        block = max(1, EVIDENCE_CELLS // size)
+        for begin in range(0, len(product) if evidence.pieces[index] else 0, block):
+            end = min(begin + block, len(product))
+            logs, negative = evidence.log_at(operators, index, begin, end, None, size)
+            values = np.exp(logs if unit else logs - logs.max(axis=1, keepdims=True))
+            product[begin:end] = np.where(negative, -values, values)
+        known.append(product)
+    made = tuple(operators.conditional(*key).astype(dtype) for key in wiring.operators)
     functions = tuple(operators.function(name).astype(dtype) for name in wiring.variables) if unit else ()
-    return State(messages, tuple(logs), tuple(negatives) if operators.signed else (), (), functions, made)
+    shares: tuple[NDArray[Any], ...] = ()
+    powers: tuple[NDArray[Any], ...] = ()
+    if weights is not None:
+        by_row = [weights[wiring.edge[wiring.target_variable == v]] for v in range(len(sizes))]
+        shares = tuple(part.astype(dtype) for part in by_row)
+        powers = tuple(m ** share[:, None] for m, share in zip(messages, shares, strict=True))
+    return State(messages, tuple(known), shares, powers, functions, made, operators.signed)
+
+
+def _edge_weights(graph: Graph, wiring: Wiring, weighting: Any, signed: bool) -> NDArray[np.float64] | None:
+    """Weights of the graph's edges (edges,), or None where all are one."""
+    if weighting is None:
+        weighting = "bethe" if signed else "tree-reweighted"
+    if isinstance(weighting, str):
+        if weighting == "bethe":
+            return None
+        if weighting != "tree-reweighted":
+            raise InputError(
+                f"weighting: expected 'tree-reweighted', 'bethe' or a weight for each edge, got {weighting!r}"
+            )
+        weights = np.ones(graph.n_edges)
+        used = np.unique(wiring.edge)
+        whole = graph.shape if len(used) == graph.n_edges else None
+        weights[used] = spanning_tree_weights(graph.n_nodes, graph.edges[used], whole)
+    else:
+        weights = np.asarray(weighting, dtype=np.float64)
+        if weights.shape != (graph.n_edges,) or not ((weights > 0) & (weights <= 1)).all():
+            raise InputError(
+                f"weighting: expected {graph.n_edges} numbers above 0 and at most 1, one for each edge, "
+                f"got shape {weights.shape}"
+            )
+    if (weights == 1).all():
+        return None
+    if signed:
+        raise InputError(
+            "weighting: edges can only be weighted where messages are positive; use conditionals='probability' "
+            "or weighting='bethe'"
+        )
+    return weights
 
 
 EVIDENCE_CELLS = 1 << 21

@@ -113,17 +113,26 @@ def as_column(given: Any, name: str, *, allow_missing: bool = False) -> tuple[Co
 
 
 def _from_sequence(given: Sequence[Any]) -> NDArray[Any]:
-    if all(isinstance(value, numbers.Real) for value in given):
+    if all(_is_number(value) for value in given):
         return np.asarray(given) if len(given) else np.empty(0)
-    rows = (list, tuple, np.ndarray)
-    if all(
-        isinstance(value, rows) and all(isinstance(x, numbers.Real) for x in value) for value in given
-    ) and (len({len(value) for value in given}) == 1):
+    if all(_is_row(value) for value in given) and len({len(value) for value in given}) == 1:
         return np.asarray(given, dtype=np.float64)
     objects = np.empty(len(given), dtype=object)
     for index, value in enumerate(given):
         objects[index] = value
     return objects
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim == 0 and value.dtype.kind in "fiub"
+    return isinstance(value, (numbers.Real, np.bool_))
+
+
+def _is_row(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.dtype.kind in "fiub"
+    return isinstance(value, list | tuple) and all(_is_number(x) for x in value)
 
 
 def _object_column(array: NDArray[Any], name: str, allow_missing: bool) -> tuple[Column, Kind]:

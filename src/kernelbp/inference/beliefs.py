@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
 
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.graph import Graph
@@ -16,7 +17,7 @@ from kernelbp.inference.run import Verdict
 from kernelbp.inference.update import State, log_magnitude
 from kernelbp.inference.wiring import Wiring
 from kernelbp.kernels import domain
-from kernelbp.learning.marginal import Marginal
+from kernelbp.learning.marginal import Marginal, Parzen
 from kernelbp.learning.operators import Operators
 from kernelbp.values import Column, as_column
 
@@ -57,8 +58,15 @@ class VariableBeliefs:
     # ------------------------------------------------------------------ whole distributions
 
     def probabilities(self) -> Matrix:
-        """Mass of each node's belief on the `atoms`, shape (nodes, atoms); rows sum to one."""
-        return self._collect(lambda mass: mass)
+        """Mass of each node's belief on the `atoms`, shape (nodes, atoms); rows sum to one.
+
+        A fixed node has all of it on the atom nearest to its value.
+        """
+        result = self._collect(lambda mass: mass)
+        if len(self._fixed.nodes):
+            result[self._fixed.nodes] = 0.0
+            result[self._fixed.nodes, self._nearest_atoms(self._fixed.values)] = 1.0
+        return result
 
     @property
     def atoms(self) -> Array:
@@ -102,7 +110,7 @@ class VariableBeliefs:
             result[part] = product[:, : len(column)] * prior / total[:, None]
         fixed = self._fixed
         if len(fixed.nodes):
-            window = type(parzen)(fixed.values[:1], np.ones(1), parzen.widths)
+            window = Parzen(fixed.values[:1], np.ones(1), parzen.widths)
             for node, value in zip(fixed.nodes, fixed.values, strict=True):
                 result[node] = window(column - value + fixed.values[0])
         return result
@@ -150,10 +158,25 @@ class VariableBeliefs:
         Parameters
         ----------
         candidates : values to choose from, optional
-            By default the `atoms`. Where the variable has no density, the candidate with the largest
-            value of the belief's kernel embedding wins.
+            By default the `atoms`.
+
+        Notes
+        -----
+        A belief is known only as finely as its support points lie: with probability conditionals it is
+        smoothed by their distance before its highest point is sought (finite values are not). Where the
+        variable has no density, the candidate with the largest value of the belief's kernel
+        embedding wins.
         """
         if candidates is None:
+            column = self._marginal.atoms
+        else:
+            column = self._as_values(candidates, "candidates")
+            if not len(column):
+                raise InputError("candidates: expected at least one value, got none")
+        likeness = self._source.operators.resolution(self.variable, self._marginal.atoms, column)
+        if likeness is not None:
+            values = column[self._collect(lambda mass: (mass @ likeness).argmax(axis=1)).astype(np.intp)]
+        elif candidates is None:
             with np.errstate(divide="ignore"):
                 log_prior = np.log(self._marginal.heights)
             best = self._collect_logs(
@@ -161,7 +184,6 @@ class VariableBeliefs:
             )
             values = self._marginal.atoms[best]
         else:
-            column = self._as_values(candidates, "candidates")
             values = column[self._best_of(column)]
         if len(self._fixed.nodes):
             values = values.copy()
@@ -206,7 +228,8 @@ class VariableBeliefs:
                 drawn[part] = self._invert(mass, uniform[part])[..., None]
             else:
                 drawn[part] = atoms[_pick(mass, uniform[part])]
-        drawn[self._fixed.nodes] = self._fixed.values[:, None]
+        if len(self._fixed.nodes):
+            drawn[self._fixed.nodes] = self._fixed.values[:, None]
         return self._kind.restore(drawn)
 
     @property
@@ -342,6 +365,13 @@ class VariableBeliefs:
             result[self._fixed.nodes] = np.asarray(self._facts.kernel(self._fixed.values, column)) > 0
         return result
 
+    def _nearest_atoms(self, values: Column) -> NDArray[np.intp]:
+        atoms = self._marginal.atoms
+        if atoms.dtype == object:
+            alike = np.asarray(self._facts.kernel(values, atoms), dtype=np.float64)
+            return alike.argmax(axis=1)
+        return cdist(values, atoms).argmin(axis=1)
+
     def _invert(self, mass: Matrix, probability: Matrix) -> Matrix:
         """Values at which each row's distribution function reaches the given probabilities, (n, k)."""
         atoms = self._marginal.atoms[:, 0]
@@ -412,6 +442,8 @@ class Beliefs:
     @property
     def _only(self) -> VariableBeliefs:
         names = self._source.graph.variables
+        if not names:
+            raise InputError("this graph has no nodes, so there is no belief to read")
         if len(names) != 1:
             raise InputError(
                 f"this graph has several variables; choose one, such as beliefs[{names[0]!r}] (of {', '.join(names)})"
@@ -512,11 +544,10 @@ class Beliefs:
         if source.state.weights:
             logs *= source.state.weights[variable][rows, None]
         own = rows == wiring.row[message]
-        total = logs.sum(axis=0) - log_magnitude(arriving[own])[0] + source.state.evidence[variable][node]
+        evidence = source.state.evidence[variable][node].astype(np.float64)
+        total = logs.sum(axis=0) - log_magnitude(arriving[own])[0] + log_magnitude(evidence)
         product = np.exp(total - total.max())
-        odd = (arriving[~own] < 0).sum(axis=0) % 2 == 1
-        if source.state.negative:
-            odd ^= source.state.negative[variable][node]
+        odd = ((arriving[~own] < 0).sum(axis=0) % 2 == 1) ^ (evidence < 0)
         return np.where(odd, -product, product)
 
 

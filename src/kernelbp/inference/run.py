@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
+
+import numpy as np
 
 from kernelbp.errors import ConvergenceWarning
 from kernelbp.inference.progress import Progress
+from kernelbp.inference.schedules import Plan
 from kernelbp.inference.update import State, update_phase
-from kernelbp.inference.wiring import Phase
 
-__all__ = ["Verdict", "run"]
+__all__ = ["Damping", "Verdict", "run"]
+
+Damping = float | Literal["auto"]
+
+DAMPING_STEPS = (0.0, 0.25, 0.5, 0.7, 0.85)
+"""What automatic damping goes through, one step each time residuals are found to oscillate."""
+PATIENCE = 12
+"""Iterations over whose second half the largest change must be below that of the first, or damping is raised."""
+ENOUGH = 0.9
+"""By this factor at least."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +42,18 @@ class Verdict:
 
     @property
     def iterations(self) -> int:
-        """Number of iterations run; each updates every message once."""
+        """Number of iterations run; each updates every message about once."""
         return len(self.residuals)
 
 
 def run(
     state: State,
-    phases: list[Phase],
+    plan: Plan,
+    n_messages: int,
     *,
     max_iterations: int,
     tolerance: float,
-    damping: float,
+    damping: Damping,
     exact_in_one: bool,
     progress: bool,
 ) -> Verdict:
@@ -49,39 +61,51 @@ def run(
 
     Parameters
     ----------
-    state, phases : as compiled
+    state, plan : as compiled
+    n_messages : int
     max_iterations : int
     tolerance : float
         Stop when the largest change of any message value falls to this.
-    damping : float
+    damping : float or "auto"
+        "auto" begins with none and adds some whenever the changes stop falling.
     exact_in_one : bool
         A two-pass tree schedule: one iteration ends it.
     progress : bool
         Show a progress bar.
     """
     residuals: list[float] = []
-    converged = not phases
-    if phases:
-        with Progress("inference", max_iterations, shown=progress) as bar:
-            for _ in range(max_iterations):
-                change = 0.0
-                for phase in phases:
-                    change = max(change, update_phase(state, phase, damping))
-                residuals.append(change)
-                bar.advance(f"largest change {change:.1e}")
-                converged = change <= tolerance or exact_in_one
-                if converged:
-                    break
+    converged = n_messages == 0
+    kept = DAMPING_STEPS[0] if damping == "auto" else damping
+    raised = 0
+    changes = np.zeros(n_messages)
+    with Progress("inference", max_iterations, shown=progress) as bar:
+        while not converged and len(residuals) < max_iterations:
+            # Dynamic schedules skip what seems settled: only a complete iteration can say it is.
+            complete = len(residuals) == 0 or residuals[-1] <= tolerance
+            changes[:] = 0.0
+            for phase in plan.iteration(changes, complete=complete):
+                update_phase(state, phase, kept, changes)
+            residuals.append(float(changes.max()))
+            bar.advance(f"largest change {residuals[-1]:.1e}")
+            # A damped step moves a message by only its undamped share.
+            settled = residuals[-1] <= tolerance * (1 - kept)
+            converged = exact_in_one or (settled and (complete or not plan.dynamic))
+            if damping == "auto" and len(residuals) - raised >= PATIENCE:
+                before = max(residuals[-PATIENCE : -PATIENCE // 2])
+                if max(residuals[-PATIENCE // 2 :]) > ENOUGH * before and kept < DAMPING_STEPS[-1]:
+                    kept = next(step for step in DAMPING_STEPS if step > kept)
+                    raised = len(residuals)
     if not converged and tolerance > 0:
-        _warn(residuals[-1] if residuals else float("nan"), len(residuals), tolerance)
-    return Verdict(converged, tuple(residuals), damping)
+        _warn(residuals[-1], len(residuals), tolerance)
+    return Verdict(converged, tuple(residuals), kept)
 
 
 def _warn(change: float, iterations: int, tolerance: float) -> None:
-    advice: Any = (
+    warnings.warn(
         f"Inference stopped after {iterations} iterations with messages still changing by {change:.1e} "
         f"(tolerance {tolerance:.0e}). Beliefs may not be reliable. Try more iterations (max_iterations=), "
         "more damping (damping=0.5 or above), or conditionals='probability' with "
-        "weighting='tree-reweighted', which converges."
+        "weighting='tree-reweighted', which converges.",
+        ConvergenceWarning,
+        stacklevel=4,
     )
-    warnings.warn(advice, ConvergenceWarning, stacklevel=4)

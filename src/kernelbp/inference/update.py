@@ -5,9 +5,11 @@ With :math:`\rho` the edge weights (all one for ordinary BP), node t sends to s
 .. math:: m_{ts} \propto M_{ts} \Big( e_t \prod_u m_{ut}^{\rho_{ut}} \,/\, m_{st} \Big),
 
 where :math:`e_t` is the node's evidence and the product runs over all neighbours, s too; with
-:math:`\rho = 1` that is the leave-one-out product of the paper's (12) and (15). Products are summed
-logarithms, with signs kept apart where messages may be negative, so that neither a zero nor a degree
-of 500 does harm.
+:math:`\rho = 1` that is the leave-one-out product of the paper's (12) and (15).
+
+`update_plainly` says it in NumPy: products are summed logarithms, with signs kept apart where messages
+may be negative, so that neither a zero nor a degree of 500 does harm. `update_phase` takes the compiled
+way of `kernelbp.inference.compiled` wherever degrees are small; tests hold the two equal.
 """
 
 from __future__ import annotations
@@ -19,16 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.inference.wiring import Gather, Phase, Send
-from kernelbp.learning.conditionals import Conditional
+from kernelbp.learning.conditionals import EdgeOperator
 
-__all__ = ["State", "update_phase"]
+__all__ = ["State", "update_phase", "update_plainly"]
 
 Array = NDArray[Any]
 
+BLOCK_BYTES = 1 << 26
+"""Size of the largest temporary the plain update makes for one block of messages."""
 LARGEST_LOG = 80.0
 """Logarithms are cut here before they are raised again, within the range of float32."""
-BLOCK_BYTES = 1 << 26
-"""Size of the largest temporary an update makes for one block of messages."""
+MOST_FACTORS = 16
+"""Up to this degree a product of messages, each at most 1, is multiplied out by the compiled update."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +42,25 @@ class State:
     Attributes
     ----------
     messages : for each variable, (messages, q) values at the support points
-    evidence : for each variable, (nodes, q) logarithm of the evidence's magnitude
-    negative : for each variable, (nodes, q) True where the evidence is negative; empty if unsigned
+    evidence : for each variable, (nodes, q) product of the evidence at the support points
     weights : for each variable, (messages,) the edge weights rho; empty if all are one
+    powers : for each variable, (messages, q) messages to the power rho; empty if all weights are one
     functions : for each variable, (l, q) matrices from values to coefficients in an orthonormal basis;
         if given, messages are scaled to unit norm as functions, else to a largest value of 1
-    conditionals : the operators, as numbered by the wiring
+    operators : as numbered by the wiring
+    signed : whether values may be negative
     """
 
     messages: tuple[Array, ...]
     evidence: tuple[Array, ...]
-    negative: tuple[Array, ...]
     weights: tuple[Array, ...]
+    powers: tuple[Array, ...]
     functions: tuple[Array, ...]
-    conditionals: tuple[Conditional, ...]
+    operators: tuple[EdgeOperator, ...]
+    signed: bool
 
 
-def update_phase(state: State, phase: Phase, damping: float) -> float:
+def update_phase(state: State, phase: Phase, damping: float, changes: Array) -> None:
     """Update the messages of one phase in place.
 
     Parameters
@@ -63,12 +69,55 @@ def update_phase(state: State, phase: Phase, damping: float) -> float:
     phase : Phase
     damping : float
         The share of the old message that is kept.
-
-    Returns
-    -------
-    float
-        The largest change of any message value, relative to the message's largest.
+    changes : (messages,)
+        Written for the messages of the phase: the largest change of a value, relative to the
+        message's largest.
     """
+    if phase.largest_degree > MOST_FACTORS or state.functions:
+        update_plainly(state, phase, damping, changes)
+        return
+    from kernelbp.inference import compiled
+
+    fresh: list[tuple[Send, Array]] = []
+    for send in phase.sends:
+        variable = phase.gathers[send.gather].variable
+        messages = state.messages[variable]
+        cavities = np.empty((len(send.rows), messages.shape[1]), messages.dtype)
+        if state.weights:
+            compiled.weighted_cavities(
+                messages,
+                state.powers[variable],
+                state.evidence[variable],
+                send.begin,
+                send.end,
+                send.nodes,
+                send.own,
+                cavities,
+            )
+        else:
+            compiled.cavities(
+                messages, state.evidence[variable], send.begin, send.end, send.nodes, send.own, cavities
+            )
+        fresh.append((send, state.operators[send.operator].apply(cavities, send.edges)))
+    for send, made in fresh:
+        target = send.target_variable
+        if state.weights:
+            compiled.settle_weighted(
+                made,
+                state.messages[target],
+                state.powers[target],
+                state.weights[target],
+                send.rows,
+                send.messages,
+                damping,
+                changes,
+            )
+        else:
+            compiled.settle(made, state.messages[target], send.rows, send.messages, damping, changes)
+
+
+def update_plainly(state: State, phase: Phase, damping: float, changes: Array) -> None:
+    """The same in plain NumPy, for any degree and either normalisation."""
     gathered = [_gather(state, gather) for gather in phase.gathers]
     fresh: list[tuple[Send, Array]] = []
     for send in phase.sends:
@@ -83,20 +132,23 @@ def update_phase(state: State, phase: Phase, damping: float) -> float:
                 None if signs is None else signs[send.source[part]],
                 state.messages[variable][send.own[part]],
             )
-            made[part] = state.conditionals[send.operator].apply(cavity)
+            made[part] = state.operators[send.operator].apply(cavity, send.edges[part])
             if state.functions:
                 made[part] *= scale
         fresh.append((send, made))
-    change = 0.0
     for send, made in fresh:
-        old = state.messages[send.target_variable]
-        function = state.functions[send.target_variable] if state.functions else None
-        change = max(change, _write(old, send.rows, made, damping, function))
-    return change
+        target = send.target_variable
+        function = state.functions[target] if state.functions else None
+        changes[send.messages] = _write(state.messages[target], send.rows, made, damping, function)
+        if state.weights:
+            weights = state.weights[target][send.rows, None]
+            state.powers[target][send.rows] = np.exp(
+                weights * log_magnitude(state.messages[target][send.rows])
+            )
 
 
 def log_magnitude(messages: Array) -> Array:
-    """Log |m|, with zeros taken as the smallest number there is."""
+    """log |m|, with zeros taken as the smallest number there is."""
     magnitude = np.abs(messages)
     np.maximum(magnitude, np.finfo(messages.dtype).tiny, out=magnitude)
     return np.log(magnitude, out=magnitude)
@@ -108,12 +160,12 @@ def _gather(state: State, gather: Gather) -> tuple[Array, Array | None]:
     logs = log_magnitude(arriving)
     if state.weights:
         logs *= state.weights[gather.variable][gather.rows, None]
-    totals = np.add.reduceat(logs, gather.offsets, axis=0)
-    totals += state.evidence[gather.variable][gather.nodes]
-    if not state.negative:
+    evidence = state.evidence[gather.variable][gather.nodes]
+    totals = np.add.reduceat(logs, gather.offsets, axis=0) + log_magnitude(evidence)
+    if not state.signed:
         return totals, None
     odd = np.add.reduceat(arriving < 0, gather.offsets, axis=0, dtype=np.int32) % 2 == 1
-    return totals, odd ^ state.negative[gather.variable][gather.nodes]
+    return totals, odd ^ (evidence < 0)
 
 
 def _cavity(totals: Array, signs: Array | None, own: Array) -> tuple[Array, Array]:
@@ -139,8 +191,8 @@ def normalise(messages: Array) -> None:
 
 def _write(
     messages: Array, rows: NDArray[np.intp], made: Array, damping: float, function: Array | None
-) -> float:
-    """Damp and scale new messages, put them in place, and say how much they changed.
+) -> Array:
+    """Damp and scale new messages, put them in place, and say how much each changed.
 
     Scaled to unit norm as functions, a new message is damped before it is scaled, as in the authors'
     program: the stronger the product, the less the old message holds it back.
@@ -158,6 +210,5 @@ def _write(
         normalise(made)
     messages[rows] = made
     np.subtract(made, old, out=old)
-    np.abs(old, out=old)
-    largest = 1.0 if function is None else np.abs(made).max(axis=1, keepdims=True)
-    return float((old / largest).max(initial=0.0))
+    change = np.abs(old, out=old).max(axis=1)
+    return change if function is None else change / np.abs(made).max(axis=1)

@@ -66,6 +66,17 @@ class Wiring:
         return len(self.source)
 
     @cached_property
+    def ends(self) -> tuple[Indices, Indices]:
+        """The graph's node numbers of every message's sender and receiver."""
+        source, target = np.empty_like(self.source), np.empty_like(self.target)
+        for variable, members in enumerate(self.nodes):
+            mine = self.source_variable == variable
+            source[mine] = members[self.source[mine]]
+            mine = self.target_variable == variable
+            target[mine] = members[self.target[mine]]
+        return source, target
+
+    @cached_property
     def degrees(self) -> tuple[Indices, ...]:
         """Messages arriving at each node, for each variable."""
         return tuple(np.diff(start) for start in self.start)
@@ -74,11 +85,13 @@ class Wiring:
         """What must be gathered and sent to update these messages together."""
         gathers: list[Gather] = []
         sends: list[Send] = []
+        largest = 0
         for variable in np.unique(self.source_variable[messages]).tolist():
             mine = messages[self.source_variable[messages] == variable]
             sources, which = np.unique(self.source[mine], return_inverse=True)
             begin = self.start[variable][sources]
             length = self.degrees[variable][sources]
+            largest = max(largest, int(length.max()))
             offsets = np.cumsum(length) - length
             rows = np.arange(length.sum()) + np.repeat(begin - offsets, length)
             for operator in np.unique(self.operator[mine]).tolist():
@@ -92,10 +105,15 @@ class Wiring:
                         own=self.row[self.reverse[sent]],
                         target_variable=int(self.target_variable[sent[0]]),
                         rows=self.row[sent],
+                        messages=sent,
+                        edges=self.edge[sent],
+                        nodes=self.source[sent],
+                        begin=self.start[variable][self.source[sent]],
+                        end=self.start[variable][self.source[sent] + 1],
                     )
                 )
             gathers.append(Gather(variable, sources, rows, offsets))
-        return Phase(tuple(gathers), tuple(sends))
+        return Phase(tuple(gathers), tuple(sends), largest)
 
 
 @dataclass(frozen=True)
@@ -128,6 +146,10 @@ class Send:
     own : (n,) row of the message the receiver sent to the sender, to be left out
     target_variable : variable of the receivers
     rows : (n,) where the new messages go
+    messages : (n,) their numbers in the wiring
+    edges : (n,) the graph's edges they run along
+    nodes : (n,) the sender's number within its variable
+    begin, end : (n,) the rows that arrive at the sender
     """
 
     operator: int
@@ -136,6 +158,11 @@ class Send:
     own: Indices
     target_variable: int
     rows: Indices
+    messages: Indices
+    edges: Indices
+    nodes: Indices
+    begin: Indices
+    end: Indices
 
 
 @dataclass(frozen=True)
@@ -144,6 +171,7 @@ class Phase:
 
     gathers: tuple[Gather, ...]
     sends: tuple[Send, ...]
+    largest_degree: int
 
 
 def wire(graph: Graph, relations: Mapping[str, Ends], fixed: Indices) -> Wiring:

@@ -19,6 +19,7 @@ constant  pivots of :math:`k^p`           :math:`T = (R_s R_s' + \lambda m I)^{-
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -28,9 +29,23 @@ from kernelbp.learning.embedding import Embedding, Moments
 from kernelbp.learning.examples import Table
 from kernelbp.lowrank import ROUNDING
 
-__all__ = ["Conditional", "constant_conditional", "full_conditional", "linear_conditional", "ridge_solve"]
+__all__ = [
+    "Conditional",
+    "EdgeOperator",
+    "constant_conditional",
+    "full_conditional",
+    "linear_conditional",
+    "ridge_solve",
+]
 
 Matrix = NDArray[np.float64]
+
+
+class EdgeOperator(Protocol):
+    """What is applied to products of messages: the same for all edges, or one for each."""
+
+    def apply(self, products: NDArray[np.floating], edges: NDArray[np.intp]) -> NDArray[np.floating]:
+        """Messages (n, q_s) from products (n, q_t) along n edges of the graph."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +69,9 @@ class Conditional:
             return cls(right, left)
         return cls(left @ right)
 
-    def apply(self, products: NDArray[np.floating]) -> NDArray[np.floating]:
+    def apply(
+        self, products: NDArray[np.floating], edges: NDArray[np.intp] | None = None
+    ) -> NDArray[np.floating]:
         """Messages (n, q_s) from products (n, q_t): one matrix product, or two thin ones."""
         sent: NDArray[np.floating] = products @ self.right.T
         return sent if self.left is None else sent @ self.left.T

@@ -17,8 +17,9 @@ from scipy import sparse
 
 from kernelbp.kernels import Kernel, resolve
 from kernelbp.learning.examples import Table, VariableExamples
+from kernelbp.learning.probability import States, choose_states, mean_measure
 from kernelbp.lowrank import Basis, LowRank, pivoted_cholesky
-from kernelbp.values import Column
+from kernelbp.values import Column, distinct
 
 __all__ = ["Embedding", "Moments", "embed_variable", "relation_moments"]
 
@@ -40,6 +41,8 @@ class Embedding:
     support : q points, basis of the tensor features (the paper's I')
     residuals : how well the two represent every training value (the paper's epsilon)
     stopped : why each of the two ended
+    states : support points of the probability conditionals
+    state_weights : (q,) the marginal as probabilities of the states
     """
 
     kernel: Kernel
@@ -48,6 +51,8 @@ class Embedding:
     support: Basis
     residuals: tuple[float, float]
     stopped: tuple[str, str]
+    states: States
+    state_weights: Matrix
 
     @cached_property
     def at_support(self) -> Matrix:
@@ -80,6 +85,7 @@ def embed_variable(
     power: int,
     residual: float,
     max_rank: int | None,
+    budget: int,
     landmarks: Column | None = None,
 ) -> Embedding:
     """Choose the basis and the support points of a variable.
@@ -94,8 +100,10 @@ def embed_variable(
     residual : float
         The paper's epsilon, relative to the largest ||phi(x)||.
     max_rank : int, optional
+    budget : int
+        Most states of the probability conditionals.
     landmarks : column, optional
-        The user's own points for both bases.
+        The user's own points for both bases and the states.
     """
     kernel = resolve(kernel, examples.values, examples.counts.astype(np.intp))
     largest = float(np.sqrt(max(np.max(kernel.diag(examples.values)), 0.0))) or 1.0
@@ -114,6 +122,10 @@ def embed_variable(
 
     plain = factor(1)
     tensor = plain if power == 1 else factor(power)
+    if landmarks is None:
+        states = choose_states(kernel, examples.values, budget)
+    else:
+        states = choose_states(kernel, landmarks[distinct(landmarks)[0]], len(landmarks))
     return Embedding(
         kernel,
         examples,
@@ -121,6 +133,8 @@ def embed_variable(
         tensor.basis,
         (plain.residual, tensor.residual),
         (plain.stopped, tensor.stopped),
+        states,
+        mean_measure(states, examples.values, examples.counts),
     )
 
 

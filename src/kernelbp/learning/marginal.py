@@ -104,7 +104,9 @@ def learn_marginal(embedding: Embedding, form: MarginalForm) -> Marginal:
     grid, spacing = _grid(parzen)
     heights = _heights(embedding, parzen, grid, form)
     weights = heights / heights.sum()
-    on_grid = (grid, weights)
+    # What is normalised is the density, the Parzen estimate, whichever form the masses take.
+    table = heights if form == "parzen" else parzen(grid)
+    on_grid = (grid, table / table.sum())
     repeated = len(examples.values) <= MOST_ATOMS and examples.counts.sum() >= REPEATS * len(examples.values)
     if not repeated:
         return Marginal(grid, weights, heights, spacing, parzen, on_grid)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, pinv
 
+from kernelbp.kernels import domain
 from kernelbp.learning.conditionals import (
     Conditional,
     constant_conditional,
@@ -24,9 +25,18 @@ from kernelbp.learning.conditionals import (
 )
 from kernelbp.learning.embedding import Embedding, Moments
 from kernelbp.learning.examples import Table
+from kernelbp.learning.probability import Normalised, assign, density_ratio
+from kernelbp.learning.tuning import Smoothing
 from kernelbp.values import Column
 
-__all__ = ["EmbeddingOperators", "EvidenceForm", "LearnedRelation", "Operators", "Update"]
+__all__ = [
+    "EmbeddingOperators",
+    "EvidenceForm",
+    "LearnedRelation",
+    "Operators",
+    "ProbabilityOperators",
+    "Update",
+]
 
 Matrix = NDArray[np.float64]
 Update = Literal["constant", "linear", "full"]
@@ -61,6 +71,9 @@ class Operators(Protocol):
     def evidence(self, relation: str, toward: int, values: Column, points: Column | None = None) -> Matrix:
         """What n observed values of the sending end say at the support (or other points), (n, q)."""
 
+    def resolution(self, variable: str, atoms: Column, candidates: Column) -> Matrix | None:
+        """How far apart values must lie to be told apart, as a smoothing matrix; None if it does not matter."""
+
     def function(self, variable: str) -> Matrix:
         """The matrix (l, q) that takes a message's values to its coefficients in an orthonormal basis."""
 
@@ -70,7 +83,18 @@ class Operators(Protocol):
 
 @dataclass(frozen=True)
 class LearnedRelation:
-    """What was learned of a relation: its ends, its pairs, their moments and its settings."""
+    """What was learned of a relation.
+
+    Attributes
+    ----------
+    first, second : its variables
+    table : counts of pairs
+    moments : sums over pairs, for the embedding operators
+    regularization : the paper's lambda
+    evidence : how observed second values speak about the first
+    joint : (q_first, q_second) probabilities of pairs of states, smoothed
+    smoothing : how, and what was mixed in
+    """
 
     first: str
     second: str
@@ -78,6 +102,8 @@ class LearnedRelation:
     moments: Moments
     regularization: float
     evidence: EvidenceForm
+    joint: Matrix
+    smoothing: Smoothing
 
     def ends(self, toward: int) -> tuple[str, str]:
         """(receiving variable, sending variable)."""
@@ -158,6 +184,10 @@ class EmbeddingOperators:
         ratio: Matrix = posterior / np.maximum(prior, POSTERIOR_FLOOR * np.abs(prior).max())
         return ratio
 
+    def resolution(self, variable: str, atoms: Column, candidates: Column) -> Matrix | None:
+        """Messages are functions, known everywhere."""
+        return None
+
     def function(self, variable: str) -> Matrix:
         """Values at the support to coefficients: E^+ for the low-rank updates, L^{+1/2} for the full one."""
         embedding = self.embeddings[variable]
@@ -181,3 +211,60 @@ class EmbeddingOperators:
             return full
         low: Matrix = embedding.basis.coordinates(points).T @ self.function(variable)
         return low
+
+
+@dataclass(frozen=True)
+class ProbabilityOperators:
+    """Conditionals that are probability tables on states: positive messages, a genuine finite model."""
+
+    embeddings: Mapping[str, Embedding]
+    relations: Mapping[str, LearnedRelation]
+    signed: bool = field(default=False, init=False)
+
+    def support(self, variable: str) -> Column:
+        """The states."""
+        return self.embeddings[variable].states.points
+
+    def support_weights(self, variable: str) -> Matrix:
+        """Probabilities of the states."""
+        return self.embeddings[variable].state_weights
+
+    def ratio(self, relation: str, toward: int) -> Matrix:
+        """P(x_s, x_t) / P(x_s) P(x_t), receiving end in rows."""
+        learned = self.relations[relation]
+        table = density_ratio(learned.joint, learned.smoothing.mixing)
+        return table if toward == 0 else table.T
+
+    def conditional(self, relation: str, toward: int) -> Conditional:
+        """M >= 0 with M 1 = 1: the probability of each state of the sender, given one of the receiver."""
+        learned = self.relations[relation]
+        sender = learned.joint.sum(axis=toward)
+        table = self.ratio(relation, toward) * sender
+        return Conditional(table / table.sum(axis=1, keepdims=True))
+
+    def evidence(self, relation: str, toward: int, values: Column, points: Column | None = None) -> Matrix:
+        """w(x)' R w(y), the density ratio; or the posterior form of the embedding."""
+        learned = self.relations[relation]
+        receiver, sender = (self.embeddings[name].states for name in learned.ends(toward))
+        where = receiver.points if points is None else points
+        if learned.evidence == "posterior":
+            return EmbeddingOperators(self.embeddings, self.relations).evidence(
+                relation, toward, values, where
+            )
+        speaking = assign(sender, values) @ self.ratio(relation, toward).T
+        return speaking if points is None else speaking @ assign(receiver, where).T.toarray()
+
+    def resolution(self, variable: str, atoms: Column, candidates: Column) -> Matrix | None:
+        """The kernel at the power at which neighbouring states overlap."""
+        states = self.embeddings[variable].states
+        if domain(states.kernel) == "finite":
+            return None
+        return Normalised(states.kernel)(atoms, candidates) ** states.power
+
+    def function(self, variable: str) -> Matrix:
+        """Messages are tables of values: no basis but the states."""
+        return np.eye(len(self.embeddings[variable].states))
+
+    def interpolation(self, variable: str, points: Column) -> Matrix:
+        """w(x): between states a message is a mean of its values there."""
+        return assign(self.embeddings[variable].states, points).toarray()
