@@ -50,7 +50,7 @@ def by_colors(settings: Settings) -> Results:
             modes.append(root_mean_square_error(beliefs.mode(), clean))
             means.append(root_mean_square_error(beliefs.mean(), clean))
         chosen = model.settings_["variables"]
-        ranks = "{0[rank]}/{0[support]}, {1[rank]}/{1[support]}".format(chosen["pixel"], chosen["reading"])
+        ranks = f"{chosen['pixel']['rank']}/{len(model.support('pixel'))}, {chosen['reading']['rank']}"
         unit = sgemm_seconds()
         authors = AUTHORS_BY_COLORS.get(count)
         inference = float(np.mean(times))
@@ -77,7 +77,7 @@ def by_colors(settings: Settings) -> Results:
             "its range",
             "RMSE mean",
             "authors' RMSE",
-            "ranks (pixel, reading)",
+            "ranks (pixel l/q, reading l)",
             "learning s",
             "learning / sgemm",
             "inference s",

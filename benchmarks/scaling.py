@@ -141,7 +141,7 @@ def stage_clock() -> Iterator[dict[str, float]]:
 def iteration_by_pairs(settings: Settings) -> Results:
     """Time of an iteration on one grid, with models learned from more and more pairs."""
     sizes = (10_000, 100_000) if settings.quick else (10_000, 100_000, 1_000_000)
-    side, more, rounds = (60, 10, 8) if settings.quick else (100, 10, 12)
+    side, more, rounds = (100, 30, 5) if settings.quick else (150, 30, 12)
     graph = noisy_grid(side)
     models = [fitted_model(size) for size in sizes]
     short, long = np.full(len(sizes), np.inf), np.full(len(sizes), np.inf)
@@ -185,10 +185,10 @@ def infer_seconds(model: kb.Model, graph: kb.Graph, iterations: int) -> float:
 
 def iteration_by_edges(settings: Settings) -> Results:
     """Time of an iteration and peak memory on larger and larger grids, each in a process of its own."""
-    sides = (50, 100, 180, 320) if settings.quick else (100, 180, 320, 560, 1000)
+    sides = (100, 180, 320, 560) if settings.quick else (100, 180, 320, 560, 1000)
     rows = []
     for side in settings.progress.track(sides, description="scaling: iteration by edges"):
-        found = measured_apart(side, iterations=6 if side < 500 else 3)
+        found = measured_apart(side, iterations=20 if side < 500 else 4)
         rows.append(
             (
                 f"{side} x {side}",

@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         pixels={
             "in the flat sky": (side * 8 // 100, side * 10 // 100),
             "inside a ring of the sun": (side * 30 // 100, side * 64 // 100),
-            "at the edge of the horizon": (side // 2 - 1, side * 14 // 100),
+            "at the edge of the horizon": (side // 2 - 1, side * 26 // 100),
         },
         title=(
             f"A sunset of {options.colors} gray levels with noise of standard deviation {options.noise:g}, "

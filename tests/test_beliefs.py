@@ -441,7 +441,7 @@ def test_a_warm_start_needs_a_graph_of_the_same_messages(mixed):
 def test_the_belief_of_an_edge_sums_to_one_with_the_beliefs_of_its_ends_as_margins(mixed):
     model, _, beliefs = mixed
     pair = beliefs.pair(2)  # from label 3 to height 2
-    assert pair.shape == (2, len(model.support("height")))
+    assert pair.shape == (2, len(beliefs._source.operators.support("height")))
     assert np.isclose(pair.sum(), 1.0)
     labels = pair.sum(axis=1)
     assert np.allclose(labels, beliefs["label"].density(model.support("label"))[1], atol=0.05)

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from kernelbp import Graph, Model, Relation, errors
 from kernelbp.errors import InputError, KernelBPError, NotFittedError, UnsupportedError
-from kernelbp.kernels import Delta, Gaussian, Sphere
+from kernelbp.kernels import Delta, Gaussian, Linear, Sphere
 
 ORDINARY = {"conditionals": "embedding", "weighting": "bethe", "dtype": np.float64}
 RNG = np.random.default_rng(0)
@@ -224,6 +224,15 @@ def test_words_for_a_kernel_on_vectors_are_refused():
     for kernel in (Gaussian(1.0), RBF(1.0)):
         bad = Model({"x": kernel}, {"near": Relation("x", "x")})
         assert_refused("expected real numbers", InputError, lambda bad=bad: bad.fit({"near": (WORDS, WORDS)}))
+
+
+def test_a_kernel_that_is_zero_on_all_training_values_is_refused():
+    blind = Model({"x": Linear(0.0)}, {"near": Relation("x", "x")})
+    assert_refused(
+        "variables['x']: Linear(constant=0.0) is zero on all training values",
+        InputError,
+        lambda: blind.fit({"near": ([0.0, 0.0], [0.0, 0.0])}),
+    )
 
 
 def test_a_failure_in_the_middle_of_refitting_loses_nothing():

@@ -448,7 +448,7 @@ def test_the_order_of_edges_does_not_matter(seed, shuffle):
             assert np.allclose(first.pair(edge), second.pair(place), rtol=0, atol=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=seeds, shuffle=seeds)
 def test_the_order_of_pooled_pairs_does_not_matter(seed, shuffle):
     graph, rng = Draft(seed).graph(), np.random.default_rng(shuffle)

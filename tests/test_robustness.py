@@ -9,10 +9,10 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 from kernelbp import Graph, Model, Relation
-from kernelbp.errors import UnsupportedError
+from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels import Delta, Gaussian, Linear, Sphere
 
-PROBLEMS, CHUNKS = 1000, 10
+MODELS, GRAPHS_EACH, CHUNKS = 260, 4, 10
 KERNELS = {
     "gaussian": lambda rng: Gaussian("median", scale=rng.choice([0.2, 1.0, 3.0])),
     "narrow gaussian": lambda rng: Gaussian(float(rng.choice([1e-3, 1.0, 1e3]))),
@@ -63,19 +63,16 @@ class Kind:
         return moved
 
 
-def random_problem(seed: int):
-    """A fitted model, a graph with evidence and how to infer."""
-    rng = np.random.default_rng(seed)
+def random_model(rng: np.random.Generator):
+    """A model, what to fit it to, and its two variables."""
     hidden, leaf = Kind(rng), Kind(rng)
     size = int(rng.choice([1, 2, 5, 12, 20]))
     first = hidden.draw(size)
     second = first.copy() if rng.random() < 0.3 else hidden.draw(size)
-    states, readings = hidden.draw(size), leaf.draw(size)
-    symmetric = bool(rng.random() < 0.5)
     model = Model(
         {"x": hidden.kernel, "y": leaf.kernel},
         {
-            "r": Relation("x", "x", symmetric=symmetric),
+            "r": Relation("x", "x", symmetric=bool(rng.random() < 0.5)),
             "s": Relation("x", "y", evidence=str(rng.choice(["likelihood", "posterior"]))),
         },
         regularization=float(rng.choice([0.0, 1e-10, 1e-4, 1.0])),
@@ -83,8 +80,12 @@ def random_problem(seed: int):
         max_rank=int(rng.choice([3, 20])),
         power=int(rng.choice([1, 4])),
         marginal=str(rng.choice(["parzen", "embedding"])),
-    ).fit({"r": (first, second), "s": (states, readings)})
-    seen = np.concatenate([first, second, states])
+    )
+    return model, {"r": (first, second), "s": (hidden.draw(size), leaf.draw(size))}, hidden, leaf
+
+
+def random_graph(rng: np.random.Generator, seen: np.ndarray, readings: np.ndarray, hidden: Kind, leaf: Kind):
+    """A graph with evidence of all sorts."""
     nodes = int(rng.integers(1, 7))
     edges = [pair for pair in itertools.combinations(range(nodes), 2) if rng.random() < 0.5]
     graph = Graph.from_edges(
@@ -92,18 +93,22 @@ def random_problem(seed: int):
     )
     if rng.random() < 0.8:
         where = rng.permutation(nodes)[: rng.integers(1, nodes + 1)]
-        told = leaf.outliers(readings[rng.integers(size, size=len(where))])
+        told = leaf.outliers(readings[rng.integers(len(readings), size=len(where))])
         graph = graph.observe("s", told, nodes=where)
     if rng.random() < 0.3:
         graph = graph.fix([int(rng.integers(nodes))], hidden.outliers(seen[rng.integers(len(seen), size=1)]))
     if rng.random() < 0.3:
-        table = rng.random(len(np.unique(seen, axis=0)) if hidden.name != "words" else len(set(seen)))
         points = (
-            np.unique(seen, axis=0) if hidden.name != "words" else np.array(sorted(set(seen)), dtype=object)
+            np.array(sorted(set(seen)), dtype=object) if hidden.name == "words" else np.unique(seen, axis=0)
         )
+        table = rng.random(len(points))
         table[rng.random(len(table)) < 0.5] *= 1e-300
         graph = graph.soften([int(rng.integers(nodes))], points, table + 1e-300)
-    how = {
+    return graph
+
+
+def random_settings(rng: np.random.Generator) -> dict:
+    return {
         "schedule": str(rng.choice(["auto", "flooding", "sweep"])),
         "update": str(rng.choice(["constant", "constant", "linear", "full"])),
         "normalization": str(rng.choice(["largest", "largest", "norm"])),
@@ -111,7 +116,12 @@ def random_problem(seed: int):
         "damping": float(rng.choice([0.0, 0.5])),
         "max_iterations": 4,
     }
-    return model, graph, how, hidden, seen
+
+
+def blind_candidates(pairs: dict, hidden: Kind, leaf: Kind):
+    """Each variable with all its training values: a kernel may be zero on every one of them."""
+    yield hidden, np.concatenate([*pairs["r"], pairs["s"][0]])
+    yield leaf, pairs["s"][1]
 
 
 def readings_of(beliefs, seen):
@@ -138,17 +148,29 @@ def readings_of(beliefs, seen):
 @pytest.mark.filterwarnings("ignore::kernelbp.errors.ConvergenceWarning")
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_belief_is_ever_nan_or_infinite(chunk):
-    for seed in range(chunk, PROBLEMS, CHUNKS):
-        model, graph, how, hidden, seen = random_problem(seed)
-        beliefs = model.infer(graph, conditionals="embedding", weighting="bethe", **how)
-        told = f"problem {seed}: {hidden.name}, {hidden.shape}, {how}"
-        assert not np.isnan(beliefs.residuals).any(), told
-        for name, answer in readings_of(beliefs, seen).items():
-            assert len(answer) == graph.n_nodes
-            if answer.dtype != object:
-                assert np.isfinite(answer).all(), f"{name} of {told}"
-        table = beliefs.probabilities()
-        assert (table >= 0).all() and np.allclose(table.sum(axis=1), 1.0), told
+    for seed in range(chunk, MODELS, CHUNKS):
+        rng = np.random.default_rng(seed)
+        model, pairs, hidden, leaf = random_model(rng)
+        if any(
+            np.all(kind.kernel.diag(values) == 0) for kind, values in blind_candidates(pairs, hidden, leaf)
+        ):
+            with pytest.raises(InputError, match="is zero on all training values"):
+                model.fit(pairs)
+            continue
+        model.fit(pairs)
+        seen = np.concatenate([*pairs["r"], pairs["s"][0]])
+        for problem in range(GRAPHS_EACH):
+            graph, how = random_graph(rng, seen, pairs["s"][1], hidden, leaf), random_settings(rng)
+            told = f"model {seed}, graph {problem}: {hidden.name}, {hidden.shape}, {how}"
+            beliefs = model.infer(graph, conditionals="embedding", weighting="bethe", **how)
+            assert np.isfinite(beliefs.residuals).all(), told
+            answers = readings_of(beliefs, seen)
+            for name, answer in answers.items():
+                assert len(answer) == graph.n_nodes
+                if answer.dtype != object:
+                    assert np.isfinite(answer).all(), f"{name} of {told}"
+            table = answers["probabilities"]
+            assert (table >= 0).all() and np.allclose(table.sum(axis=1), 1.0), told
 
 
 @pytest.mark.filterwarnings("ignore::kernelbp.errors.ConvergenceWarning")

@@ -77,6 +77,7 @@ class Graph:
     shape : the grid's shape, or None
     names : what the nodes are called if not 0, 1, 2, ... (nodes of a networkx graph)
     evidence : what is known, in the order it was said
+    readings : (edges, ...) what known relations measured along each edge, or None
 
     Examples
     --------
@@ -95,6 +96,7 @@ class Graph:
     shape: tuple[int, ...] | None = None
     names: tuple[Hashable, ...] | None = None
     evidence: tuple[Readings | Fixed | Softened, ...] = field(default=())
+    readings: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         for array in (self.node_variable, self.edges, self.edge_relation):
@@ -186,7 +188,12 @@ class Graph:
 
     @classmethod
     def from_edges(
-        cls, edges: Iterable[tuple[int, int, str]], *, variables: Sequence[str], relation: str | None = None
+        cls,
+        edges: Iterable[tuple[int, int, str]],
+        *,
+        variables: Sequence[str],
+        relation: str | None = None,
+        readings: ArrayLike | None = None,
     ) -> Graph:
         """A graph from a list of edges.
 
@@ -198,6 +205,9 @@ class Graph:
             The variable of each node, in order.
         relation : str, optional
             The relation of edges that do not name one.
+        readings : array with one entry (number or vector) for each edge, optional
+            What was measured along it, such as a distance, for known relations
+            ``Relation(..., potential=f)`` with a third argument.
 
         Examples
         --------
@@ -236,7 +246,14 @@ class Graph:
         loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
         if len(loops):
             raise InputError(f"edges: edge {loops[0]} ties node {ends[loops[0], 0]} to itself")
-        return cls(tuple(variable_names), node_variable, tuple(relation_names), ends, kinds)
+        return cls(
+            tuple(variable_names),
+            node_variable,
+            tuple(relation_names),
+            ends,
+            kinds,
+            readings=_checked_readings(readings, len(ends)),
+        )
 
     @classmethod
     def from_networkx(
@@ -439,6 +456,17 @@ def _checked_ends(edges: NDArray[Any]) -> Indices:
             f"edges: expected an (edges, 2) array of node numbers, got {edges.dtype} {edges.shape}"
         )
     return edges.astype(np.intp)
+
+
+def _checked_readings(readings: ArrayLike | None, n_edges: int) -> NDArray[Any] | None:
+    if readings is None:
+        return None
+    array = np.asarray(readings, dtype=np.float64)
+    if array.ndim == 0 or len(array) != n_edges:
+        raise InputError(f"readings: expected one for each of the {n_edges} edges, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise InputError("readings: expected finite numbers; leave out edges along which nothing was measured")
+    return array
 
 
 def _checked_edge(edge: Any, index: int, relation: str | None) -> tuple[int, int, str]:

@@ -129,7 +129,7 @@ def pivoted_cholesky(
     >>> x = np.linspace(0, 1, 1000)[:, None]
     >>> found = pivoted_cholesky(Gaussian(0.5), x, residual=1e-3)
     >>> found.rank, found.stopped, found.residual <= 1e-3
-    (6, 'residual', True)
+    (7, 'residual', True)
     >>> error = Gaussian(0.5)(x) - found.coefficients.T @ found.coefficients
     >>> bool(abs(error).max() <= 1e-6)
     True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -21,9 +21,10 @@ from kernelbp.inference.schedules import Schedule, is_forest, make_plan
 from kernelbp.inference.update import State
 from kernelbp.inference.weights import spanning_tree_weights
 from kernelbp.inference.wiring import Wiring, wire
-from kernelbp.kernels import Gaussian, Kernel, check_values
+from kernelbp.kernels import Gaussian, Kernel, check_values, domain
 from kernelbp.learning.embedding import Embedding, embed_variable, relation_moments
-from kernelbp.learning.examples import collect
+from kernelbp.learning.estimators import Predictor, check_estimator, fit_estimator, fit_posterior, is_estimator
+from kernelbp.learning.examples import VariableExamples, collect
 from kernelbp.learning.marginal import Marginal, MarginalForm, learn_marginal
 from kernelbp.learning.operators import (
     EmbeddingOperators,
@@ -33,9 +34,10 @@ from kernelbp.learning.operators import (
     ProbabilityOperators,
     Update,
 )
-from kernelbp.learning.probability import assign, blurs, joint_table
-from kernelbp.learning.tuning import fit_smoothing, smoothed_joint
-from kernelbp.values import Column, Kind, as_column
+from kernelbp.learning.potentials import KnownRelation, Potential
+from kernelbp.learning.probability import assign, blurs, default_budget, joint_table
+from kernelbp.learning.tuning import Smoothing, fit_smoothing, smoothed_joint
+from kernelbp.values import Column, Kind, as_column, distinct
 
 __all__ = ["Model", "Relation"]
 
@@ -65,12 +67,20 @@ class Relation:
         Names of the two variables. A variable that is only ever observed comes second.
     symmetric : bool
         Whether a pair may be read either way, as for neighbouring pixels.
-    evidence : "likelihood" or "posterior"
-        How an observed second value speaks about the first: through the embedding of second given
-        first (a smoothed likelihood, right for scalar readings), or of first given second divided by
-        the marginal of first (right for long feature vectors).
+    evidence : "likelihood", "posterior", a scikit-learn estimator or None
+        How an observed second value speaks about the first: through second given first (a smoothed
+        likelihood, right for scalar readings); through first given second divided by the marginal of first
+        (a ridge regression on the kernel's features, right for long feature vectors); or through an estimator
+        of your own in place of that regression, a regressor of the first value or a classifier of the state nearest
+        to it. All predictions are calibrated on pairs held out. None takes whichever of the first two scores
+        better there (vectors of more than three numbers are not tried as likelihoods).
     regularization : float, optional
         The paper's lambda for this relation, in place of the model's.
+    potential : callable or 2-D array, optional
+        A relation that is known instead of learned: a non-negative function ``f(first, second)`` of arrays
+        of values that broadcast against each other (vectors along the last axis), or ``f(first, second,
+        reading)`` where edges carry readings; for finite variables a table whose rows and columns follow
+        the model's ``landmarks`` of the two variables. It takes no training pairs.
 
     Examples
     --------
@@ -81,16 +91,29 @@ class Relation:
     first: str
     second: str
     symmetric: bool = False
-    evidence: EvidenceForm = "likelihood"
+    evidence: Any = None
     regularization: float | None = None
+    potential: Callable[..., Any] | NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
+        if self.potential is not None and not callable(self.potential):
+            table = np.asarray(self.potential, dtype=np.float64)
+            if table.ndim != 2 or not np.isfinite(table).all() or (table < 0).any():
+                raise InputError(
+                    "potential: expected a function or a table (2-D array) of finite numbers of at least 0, "
+                    f"got {type(self.potential).__name__} of shape {table.shape}"
+                )
+            object.__setattr__(self, "potential", table)
         if self.symmetric and self.first != self.second:
             raise InputError(
                 f"symmetric: a symmetric relation joins a variable with itself, got {self.first!r} and {self.second!r}"
             )
-        if self.evidence not in ("likelihood", "posterior"):
-            raise InputError(f"evidence: expected 'likelihood' or 'posterior', got {self.evidence!r}")
+        if self.evidence is not None and not is_estimator(self.evidence):
+            if not isinstance(self.evidence, str) or self.evidence not in ("likelihood", "posterior"):
+                raise InputError(
+                    "evidence: expected 'likelihood' or 'posterior', a scikit-learn estimator (an object with fit and "
+                    f"predict) or None, got {self.evidence!r:.80}"
+                )
         if self.regularization is not None and not self.regularization >= 0:
             raise InputError(f"regularization: expected a number of at least 0, got {self.regularization!r}")
 
@@ -98,7 +121,7 @@ class Relation:
         shown = [repr(self.first), repr(self.second)]
         if self.symmetric:
             shown.append("symmetric=True")
-        if self.evidence != "likelihood":
+        if self.evidence is not None:
             shown.append(f"evidence={self.evidence!r}")
         if self.regularization is not None:
             shown.append(f"regularization={self.regularization!r}")
@@ -120,12 +143,17 @@ class Fitted:
 
     embeddings: Mapping[str, Embedding]
     relations: Mapping[str, LearnedRelation]
+    known: Mapping[str, KnownRelation]
     marginal: MarginalForm
 
     @cached_property
     def marginals(self) -> dict[str, Marginal]:
         """The marginal of each variable."""
-        return {name: learn_marginal(embedding, self.marginal) for name, embedding in self.embeddings.items()}
+        return {
+            name: learn_marginal(embedding, self.marginal)
+            for name, embedding in self.embeddings.items()
+            if not embedding.only_read
+        }
 
     @cached_property
     def facts(self) -> dict[str, _Facts]:
@@ -154,8 +182,9 @@ class Model:
         Support points are chosen for products of this many messages (the paper's d - 1): 4 for a
         node with four neighbours and a reading. Larger degrees are served well by Gaussian kernels,
         whose products gain little beyond; raise it for polynomial kernels.
-    budget : int
-        Most states of a variable in probability conditionals: trades speed for accuracy.
+    budget : int, optional
+        Most states of a variable in probability conditionals: trades speed for accuracy. By default it
+        grows slowly with the number of pairs (16 to 64 for numbers, up to 128 for other variables).
     mixing : float, optional
         Share of independence mixed into every relation; fitted to held-out pairs if not given.
     landmarks : mapping from variable name to values, optional
@@ -191,7 +220,7 @@ class Model:
         residual: float = 1e-3,
         max_rank: int | None = 300,
         power: int = 4,
-        budget: int = 32,
+        budget: int | None = None,
         mixing: float | None = None,
         landmarks: Mapping[str, Any] | None = None,
         marginal: MarginalForm = "parzen",
@@ -249,14 +278,14 @@ class Model:
 
     # ------------------------------------------------------------------ learning
 
-    def fit(self, pairs: Mapping[str, tuple[Any, Any]], *, progress: bool = False) -> Model:
+    def fit(self, pairs: Mapping[str, tuple[Any, Any]] | None = None, *, progress: bool = False) -> Model:
         """Learn every relation from examples.
 
         Parameters
         ----------
         pairs : mapping
             For each relation ``(first values, second values)``, equally long. Pairs from all places
-            where a relation holds are pooled: one template.
+            where a relation holds are pooled: one template. Relations with a potential take none.
         progress : bool
             Show a progress bar.
 
@@ -271,12 +300,26 @@ class Model:
             Before any work, if names, lengths or values are wrong.
         """
         self._check_settings()
-        examples, tables = collect(self.relations, pairs, merge=self.merge)
-        for name, relation in self.relations.items():
+        to_learn = {name: relation for name, relation in self.relations.items() if relation.potential is None}
+        examples, tables = collect(to_learn, {} if pairs is None else pairs, merge=self.merge)
+        for name, relation in to_learn.items():
             for index, variable in enumerate((relation.first, relation.second)):
-                check_values(self.variables[variable], examples[variable].values, f"pairs[{name!r}][{index}]")
+                check_values(
+                    self.variables[variable], examples[variable].values, f"pairs[{name!r}][{index}]"
+                )
         landmarks = self._checked_landmarks({name: e.kind for name, e in examples.items()})
-        with Progress("learning", len(examples) + len(self.relations), shown=progress) as bar:
+        for name in self._variables_in_use():
+            if name not in examples:
+                examples[name] = self._unseen(name, landmarks)
+        known = {
+            name: self._known(name, relation, examples, landmarks)
+            for name, relation in self.relations.items()
+            if relation.potential is not None
+        }
+        for name, relation in to_learn.items():
+            if is_estimator(relation.evidence):
+                check_estimator(relation.evidence, examples[relation.first].values, name)
+        with Progress("learning", len(examples) + len(to_learn), shown=progress) as bar:
             embeddings = {}
             for name, mine in examples.items():
                 embeddings[name] = embed_variable(
@@ -285,19 +328,28 @@ class Model:
                     power=self.power,
                     residual=self.residual,
                     max_rank=self.max_rank,
-                    budget=self.budget,
+                    budget=self.budget or default_budget(mine),
                     landmarks=landmarks.get(name),
+                    only_read=name not in landmarks and self._only_read(name, mine.kind),
                 )
+                if not len(embeddings[name].support):
+                    raise InputError(
+                        f"variables[{name!r}]: {self.variables[name]} is zero on all training values, so they "
+                        "cannot be told from nothing; add a constant to it"
+                    )
                 bar.advance(f"variable {name}")
             learned = {}
-            for name, relation in self.relations.items():
+            for name, relation in to_learn.items():
                 first, second = embeddings[relation.first], embeddings[relation.second]
                 moments = relation_moments(tables[name], first, second)
                 states = (first.states, second.states)
                 measures = tuple(assign(e.states, e.examples.values) for e in (first, second))
-                smoothing = fit_smoothing(
-                    tables[name], states, measures, symmetric=relation.symmetric, mixing=self.mixing
-                )
+                if second.only_read:
+                    smoothing = Smoothing((0.0, 0.0), 1.0, None)
+                else:
+                    smoothing = fit_smoothing(
+                        tables[name], states, measures, symmetric=relation.symmetric, mixing=self.mixing
+                    )
                 spread = [blurs(s, (w,))[0] for s, w in zip(states, smoothing.widths, strict=True)]
                 learned[name] = LearnedRelation(
                     relation.first,
@@ -305,12 +357,13 @@ class Model:
                     tables[name],
                     moments,
                     self._lambda(relation, moments.total),
-                    relation.evidence,
+                    _evidence_form(relation),
                     smoothed_joint(joint_table(tables[name], *measures), *spread),
                     smoothing,
+                    self._predictor(name, (pairs or {})[name], first, second, smoothing.score),
                 )
                 bar.advance(f"relation {name}")
-        self._fitted = Fitted(embeddings, learned, self.marginal)
+        self._fitted = Fitted(embeddings, learned, known, self.marginal)
         self._operators = {}
         return self
 
@@ -340,7 +393,7 @@ class Model:
             With its evidence.
         update : "constant", "linear" or "full"
             The paper's three forms. The constant one costs the same however many pairs were learned from.
-        conditionals : "probability" or "embedding"
+        conditionals : "probability" (the default for the constant update) or "embedding"
             Relations as probability tables on the support points, which keeps messages positive; or
             the paper's conditional embeddings as they are.
         weighting : "tree-reweighted", "bethe" or an array with a weight for each edge
@@ -384,12 +437,19 @@ class Model:
             **(self.inference or {}),
             **{k: v for k, v in given.items() if v is not None},
         }
+        if choice["conditionals"] is None:
+            choice["conditionals"] = "probability" if choice["update"] == "constant" else "embedding"
         _check_choice(choice)
         precision = _checked_dtype(dtype)
         for name in graph.variables:
             if name not in fitted.embeddings:
                 raise InputError(
                     f"graph: unknown variable {name!r}; the model has {', '.join(fitted.embeddings)}"
+                )
+            if fitted.embeddings[name].only_read:
+                raise InputError(
+                    f"graph: variable {name!r} holds long vectors that were learned as readings only, so it cannot "
+                    "have nodes; observe it, or fit with evidence='likelihood' in its relations"
                 )
         evidence = gather_evidence(graph, self.relations, fitted.facts)
         fixed = [
@@ -400,7 +460,7 @@ class Model:
         operators = self._made_operators(choice["update"], choice["conditionals"])
         weights = _edge_weights(graph, wiring, choice["weighting"], operators.signed)
         state = _initial_state(
-            wiring, operators, evidence, weights, precision, start, choice["normalization"]
+            wiring, operators, evidence, weights, graph.readings, precision, start, choice["normalization"]
         )
         plan = make_plan(choice["schedule"], wiring, graph.n_nodes, graph.shape)
         exact = choice["schedule"] in ("auto", "tree") and is_forest(graph.n_nodes, *wiring.ends)
@@ -412,6 +472,7 @@ class Model:
             tolerance=choice["tolerance"],
             damping=0.0 if exact else choice["damping"],
             exact_in_one=exact,
+            accelerate=not operators.signed,
             progress=progress,
         )
         return Beliefs(
@@ -448,7 +509,10 @@ class Model:
             name: {
                 "pairs": int(r.moments.total),
                 "regularization": r.regularization,
-                "evidence": r.evidence,
+                "evidence": "likelihood" if r.predictor is None else r.predictor.form,
+                "evidence score": r.smoothing.score if r.predictor is None else r.predictor.calibration.score,
+                "temperature": None if r.predictor is None else r.predictor.calibration.temperature,
+                "share": None if r.predictor is None else r.predictor.calibration.share,
                 "smoothing": r.smoothing.widths,
                 "mixing": r.smoothing.mixing,
                 "score": r.smoothing.score,
@@ -497,11 +561,49 @@ class Model:
         key = (update, conditionals)
         if key not in self._operators:
             self._operators[key] = (
-                ProbabilityOperators(fitted.embeddings, fitted.relations)
+                ProbabilityOperators(fitted.embeddings, fitted.relations, fitted.known)
                 if conditionals == "probability"
                 else EmbeddingOperators(fitted.embeddings, fitted.relations, update)
             )
         return self._operators[key]
+
+    def _only_read(self, variable: str, kind: Kind) -> bool:
+        """Whether a variable is a long vector of features, read through predictions only."""
+        touching = [r for r in self.relations.values() if variable in (r.first, r.second)]
+        return (
+            kind.form == "vector"
+            and kind.dimension > MOST_COUNTED
+            and all(
+                r.first != variable
+                and r.potential is None
+                and not (isinstance(r.evidence, str) and r.evidence == "likelihood")
+                for r in touching
+            )
+        )
+
+    def _predictor(
+        self, name: str, pair: tuple[Any, Any], first: Embedding, second: Embedding, counted: float | None
+    ) -> Predictor | None:
+        """What predicts the first end from readings of the second; None if they are counted instead."""
+        relation = self.relations[name]
+        form = _evidence_form(relation)
+        hidden, readings = (as_column(side, f"pairs[{name!r}]")[0] for side in pair)
+        if form == "estimator":
+            return fit_estimator(relation.evidence, hidden, readings, first.states, name)
+        if relation.evidence is None and not second.only_read:
+            # A table of finite values leaves nothing to regress; a variable with nodes is sent messages by
+            # counts, and must speak the same way where it is known.
+            inferred = {r.first for r in self.relations.values()}
+            if counted is None or domain(second.kernel) == "finite" or relation.second in inferred:
+                return None
+            tried = fit_posterior(hidden, readings, first.states, second.basis, most=TRIAL)
+            if tried.calibration.score is None or tried.calibration.score < counted + CLEARLY:
+                return None
+        elif relation.evidence is not None and form == "likelihood":
+            return None
+        return fit_posterior(
+            hidden, readings, first.states, second.basis, regularization=relation.regularization
+        )
 
     def _lambda(self, relation: Relation, total: float) -> float:
         if relation.regularization is not None:
@@ -531,20 +633,59 @@ class Model:
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise InputError(f"{name}: expected a number of at least {least:g}, got {value!r}")
-        for name in ("power", "max_rank"):
+        for name in ("power", "max_rank", "budget"):
             value = getattr(self, name)
             if value is not None and (value < 1 or int(value) != value):
                 raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}")
         if self.marginal not in ("parzen", "embedding"):
             raise InputError(f"marginal: expected 'parzen' or 'embedding', got {self.marginal!r}")
 
+    def _variables_in_use(self) -> dict[str, None]:
+        return dict.fromkeys(end for r in self.relations.values() for end in (r.first, r.second))
+
+    def _unseen(self, name: str, landmarks: Mapping[str, Column]) -> VariableExamples:
+        """A variable without training values: its landmarks stand in for them, all alike."""
+        if name not in landmarks:
+            raise InputError(
+                f"landmarks: variable {name!r} has no training pairs, so it needs support points: "
+                f"landmarks={{{name!r}: values}}, a grid or draws from a prior"
+            )
+        kind = as_column((self.landmarks or {})[name], name)[1]
+        values = landmarks[name][distinct(landmarks[name])[0]]
+        return VariableExamples(values, np.ones(len(values)), kind)
+
+    def _known(
+        self,
+        name: str,
+        relation: Relation,
+        examples: Mapping[str, VariableExamples],
+        landmarks: Mapping[str, Column],
+    ) -> KnownRelation:
+        """Check a potential: callable, or a table that fits its variables' landmarks."""
+        given, ends = relation.potential, (relation.first, relation.second)
+        points = None
+        if not callable(given):
+            for axis, end in enumerate(ends):
+                if end not in landmarks or np.shape(given)[axis] != len(landmarks[end]):
+                    raise InputError(
+                        f"relations[{name!r}]: a table of shape {np.shape(given)} needs landmarks of {end!r} for its "
+                        f"{('rows', 'columns')[axis]}, got {len(landmarks.get(end, ()))}"
+                    )
+            points = (landmarks[ends[0]], landmarks[ends[1]])
+        kinds = (examples[ends[0]].kind, examples[ends[1]].kind)
+        potential = Potential(given, kinds, points, name)  # type: ignore[arg-type]
+        return KnownRelation(relation.first, relation.second, potential)
+
     def _checked_landmarks(self, kinds: Mapping[str, Kind]) -> dict[str, Column]:
         checked: dict[str, Column] = {}
         for name, values in (self.landmarks or {}).items():
-            if name not in kinds:
-                raise InputError(f"landmarks: unknown variable {name!r}; the model has {', '.join(kinds)}")
+            if name not in self.variables:
+                raise InputError(
+                    f"landmarks: unknown variable {name!r}; the model has {', '.join(self.variables)}"
+                )
             column, kind = as_column(values, f"landmarks[{name!r}]")
-            kinds[name].merged(kind, f"landmarks[{name!r}]")
+            if name in kinds:
+                kinds[name].merged(kind, f"landmarks[{name!r}]")
             if not len(column):
                 raise InputError(f"landmarks[{name!r}]: no points given")
             check_values(self.variables[name], column, f"landmarks[{name!r}]")
@@ -552,9 +693,24 @@ class Model:
         return checked
 
 
+MOST_COUNTED = 3
+"""Readings that are vectors of more numbers than this are not counted unless asked for: states would be far apart."""
+TRIAL = 6_000
+"""Pairs from which the posterior form is tried on readings that can be counted."""
+CLEARLY = 0.01
+"""Nats a pair by which it must be better than counting."""
+
+
+def _evidence_form(relation: Relation) -> EvidenceForm:
+    """As conditional embeddings see it, which do not choose."""
+    if is_estimator(relation.evidence):
+        return "estimator"
+    return "posterior" if relation.evidence == "posterior" else "likelihood"
+
+
 DEFAULT_INFERENCE: dict[str, Any] = {
     "update": "constant",
-    "conditionals": "probability",
+    "conditionals": None,
     "weighting": None,
     "schedule": "auto",
     "max_iterations": 100,
@@ -598,6 +754,7 @@ def _initial_state(
     operators: Operators,
     evidence: Evidence,
     weights: NDArray[np.float64] | None,
+    readings: NDArray[Any] | None,
     dtype: np.dtype[Any],
     start: Beliefs | None,
     normalization: str,
@@ -615,17 +772,21 @@ def _initial_state(
             )
         messages = tuple(m.astype(dtype) for m in earlier)
     unit = normalization == "norm"
-    known = []
+    known, log_scale = [], 0.0
     for index, size in enumerate(sizes):
         product = np.ones((len(wiring.nodes[index]), size), dtype=dtype)
         block = max(1, EVIDENCE_CELLS // size)
         for begin in range(0, len(product) if evidence.pieces[index] else 0, block):
             end = min(begin + block, len(product))
             logs, negative = evidence.log_at(operators, index, begin, end, None, size)
-            values = np.exp(logs if unit else logs - logs.max(axis=1, keepdims=True))
+            if not unit:
+                largest = logs.max(axis=1, keepdims=True)
+                logs -= largest
+                log_scale += float(largest.sum())
+            values = np.exp(logs)
             product[begin:end] = np.where(negative, -values, values)
         known.append(product)
-    made = tuple(operators.conditional(*key).astype(dtype) for key in wiring.operators)
+    made = tuple(operators.operator(*key, readings, weights, dtype) for key in wiring.operators)
     functions = tuple(operators.function(name).astype(dtype) for name in wiring.variables) if unit else ()
     shares: tuple[NDArray[Any], ...] = ()
     powers: tuple[NDArray[Any], ...] = ()
@@ -633,7 +794,7 @@ def _initial_state(
         by_row = [weights[wiring.edge[wiring.target_variable == v]] for v in range(len(sizes))]
         shares = tuple(part.astype(dtype) for part in by_row)
         powers = tuple(m ** share[:, None] for m, share in zip(messages, shares, strict=True))
-    return State(messages, tuple(known), shares, powers, functions, made, operators.signed)
+    return State(messages, tuple(known), shares, powers, functions, made, operators.signed, log_scale)
 
 
 def _edge_weights(graph: Graph, wiring: Wiring, weighting: Any, signed: bool) -> NDArray[np.float64] | None:

@@ -50,6 +50,7 @@ import kernelbp
 from kernelbp.errors import InputError, KernelBPError, ModelFileError, UnsupportedError
 from kernelbp.kernels import Kernel, check_values, from_spec, resolve, to_spec
 from kernelbp.learning.embedding import Embedding, Moments
+from kernelbp.learning.estimators import Calibration, RidgePosterior
 from kernelbp.learning.examples import VariableExamples
 from kernelbp.learning.marginal import Marginal, Parzen
 from kernelbp.learning.operators import LearnedRelation
@@ -70,6 +71,7 @@ RECORDS: dict[str, type[Any]] = {
     record.__name__: record
     for record in (
         Basis,
+        Calibration,
         Embedding,
         Fitted,
         Kind,
@@ -79,6 +81,7 @@ RECORDS: dict[str, type[Any]] = {
         Moments,
         Parzen,
         Relation,
+        RidgePosterior,
         Smoothing,
         States,
         VariableExamples,
@@ -819,12 +822,34 @@ def _check_relation(learned: LearnedRelation, first: Embedding, second: Embeddin
         and (smoothing.score is None or math.isfinite(smoothing.score)),
         f"{name}: its smoothing does not hold",
     )
+    if isinstance(learned.predictor, RidgePosterior):
+        _check_posterior(learned.predictor, first, second, name)
     _require(
         math.isfinite(moments.total)
         and moments.total > 0
         and math.isfinite(learned.regularization)
         and learned.regularization >= 0,
         f"{name}: its number of pairs or its regularization does not hold",
+    )
+
+
+def _check_posterior(posterior: RidgePosterior, first: Embedding, second: Embedding, name: str) -> None:
+    size, calibration = len(first.states.points), posterior.calibration
+    _require(
+        posterior.weights.shape == (len(second.basis.points), size)
+        and posterior.offset.shape == (size,)
+        and bool(np.isfinite(posterior.weights).all() and np.isfinite(posterior.offset).all())
+        and _are_masses(posterior.base, (size,))
+        and _are_masses(posterior.prior, (size,)),
+        f"{name}: its regression does not fit the features and states of its variables",
+    )
+    _require(
+        all(math.isfinite(number) and number >= 0 for number in (posterior.ridge, posterior.width))
+        and math.isfinite(calibration.temperature)
+        and calibration.temperature > 0
+        and 0 <= calibration.share <= 1
+        and (calibration.score is None or math.isfinite(calibration.score)),
+        f"{name}: the settings of its regression do not hold",
     )
 
 

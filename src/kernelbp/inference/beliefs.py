@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.graph import Graph
 from kernelbp.inference.evidence import Evidence, VariableFacts
+from kernelbp.inference.partition import log_partition
 from kernelbp.inference.run import Verdict
 from kernelbp.inference.update import State, log_magnitude
 from kernelbp.inference.wiring import Wiring
@@ -26,6 +27,8 @@ __all__ = ["Beliefs", "VariableBeliefs"]
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
+LOST = 1e-100
+"""A belief with less than this share of its peak wherever there is training data is not told from none."""
 READ_CELLS = 1 << 21
 """Cells (messages x points) evaluated at a time while reading beliefs."""
 
@@ -105,8 +108,8 @@ class VariableBeliefs:
             logs -= logs.max(axis=1, keepdims=True)
             product = np.exp(logs)
             total = product[:, len(column) :] @ weights
-            if (total <= 0).any():
-                product[total <= 0], total[total <= 0] = 1.0, 1.0
+            lost = total <= LOST
+            product[lost], total[lost] = 1.0, 1.0
             result[part] = product[:, : len(column)] * prior / total[:, None]
         fixed = self._fixed
         if len(fixed.nodes):
@@ -491,6 +494,25 @@ class Beliefs:
         """See `VariableBeliefs.sample`."""
         return self._only.sample(size, seed=seed)
 
+    def log_partition(self) -> float:
+        """Logarithm of the partition function, at the messages as they stand.
+
+        With ``weighting="bethe"`` Bethe's estimate, exact on trees; tree-reweighted an upper bound. It is
+        that of the model with node potentials marginal times evidence, and edge potentials as
+        explained in `kernelbp.inference.partition`; without evidence it is 0 for relations that agree on
+        their marginals.
+
+        Raises
+        ------
+        UnsupportedError
+            With ``conditionals="embedding"``, whose messages may be negative.
+        """
+        if self._source.state.signed:
+            raise UnsupportedError(
+                "the partition function needs positive messages; infer with conditionals='probability'"
+            )
+        return log_partition(self._source)
+
     def pair(self, edge: int) -> Matrix:
         """The belief of an edge's two ends together, on their support points.
 
@@ -520,7 +542,10 @@ class Beliefs:
         names = [source.graph.variables[wiring.target_variable[i]] for i in (to_first, to_second)]
         joint = np.zeros((products[0].size, products[1].size))
         for toward, message in ((0, to_first), (1, to_second)):
-            conditional = operators.conditional(*wiring.operators[wiring.operator[message]]).matrix()
+            # Column j of the operator is what it makes of the j-th unit vector.
+            units = np.eye(products[1 - toward].size, dtype=source.state.messages[0].dtype)
+            operator = source.state.operators[wiring.operator[message]]
+            conditional = operator.apply(units, np.full(len(units), edge)).T
             own = operators.support_weights(names[toward])[:, None] * conditional
             share = own if toward == 0 else own.T
             total = share.sum()

@@ -86,25 +86,30 @@ def settle_weighted(
     rows: Indices,
     numbers: Indices,
     damping: float,
+    floor: float,
     changes: NDArray[np.float64],
 ) -> None:
-    """As `settle`, and keep the messages' powers up to date; positive messages only, kept above FLOOR."""
+    """As `settle`, and keep the messages' powers up to date.
+
+    Positive messages only, kept above `floor` relative to their largest value.
+    """
     size = messages.shape[1]
     for i in range(len(rows)):
         row = messages[rows[i]]
         fresh = made[i]
-        least = _largest(fresh) * row.dtype.type(FLOOR)
+        least = _largest(fresh) * row.dtype.type(floor)
         for j in range(size):
             fresh[j] = max(fresh[j], least)
-        changes[numbers[i]] = _settle_row(fresh, row, damping)
+        if damping != 0:
+            # A geometric mean: what settles are logarithms of messages.
+            keep = row.dtype.type(damping)
+            for j in range(size):
+                fresh[j] = np.exp((row.dtype.type(1) - keep) * np.log(fresh[j]) + keep * np.log(row[j]))
+        changes[numbers[i]] = _settle_row(fresh, row, 0.0)
     scratch = np.empty((2, size), messages.dtype)
     for i in range(len(rows)):
         _power(messages[rows[i]], weights[rows[i]], powers[rows[i]], scratch)
 
-
-FLOOR = 1e-18
-"""Least value of a positive message relative to its largest: keeps powers and quotients finite, and is
-far below what a message with any independence mixed in can say."""
 
 # log2(1 + t) = t (a_0 + a_1 t + ...) on [0, 1] to 3e-8, and 2^t = b_0 + b_1 t + ... on [0, 1] to 3e-9:
 # Chebyshev fits, good to the last bit or two of float32.

@@ -58,10 +58,12 @@ class Observed:
     toward: int
     nodes: Indices
     values: Column
+    readings: Array | None = None
 
     def at(self, operators: Operators, chosen: slice, points: Column | None) -> Array:
         """The relation's evidence operator, applied to the known values."""
-        return operators.evidence(self.relation, self.toward, self.values[chosen], points)
+        readings = None if self.readings is None else self.readings[chosen]
+        return operators.evidence(self.relation, self.toward, self.values[chosen], points, readings)
 
 
 @dataclass(frozen=True)
@@ -261,5 +263,6 @@ def _neighbour_pieces(
                 order = np.argsort(nodes, kind="stable")
                 values = fixed[int(graph.node_variable[sender[chosen[0]]])].values[known[order]]
                 variable = int(graph.node_variable[receiver[chosen[0]]])
-                found.append((variable, Observed(name, toward, nodes[order], values)))
+                readings = None if graph.readings is None else graph.readings[chosen[order]]
+                found.append((variable, Observed(name, toward, nodes[order], values, readings)))
     return found

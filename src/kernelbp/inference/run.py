@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from kernelbp.errors import ConvergenceWarning
+from kernelbp.inference.acceleration import Anderson
 from kernelbp.inference.progress import Progress
 from kernelbp.inference.schedules import Plan
 from kernelbp.inference.update import State, update_phase
@@ -23,6 +24,9 @@ PATIENCE = 12
 """Iterations over whose second half the largest change must be below that of the first, or damping is raised."""
 ENOUGH = 0.9
 """By this factor at least."""
+
+MOST_ACCELERATED = 1 << 24
+"""Message values up to which extrapolation, which keeps a dozen copies of them, is worth its memory."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ def run(
     tolerance: float,
     damping: Damping,
     exact_in_one: bool,
+    accelerate: bool,
     progress: bool,
 ) -> Verdict:
     """Iterate `state.messages` in place.
@@ -70,6 +75,8 @@ def run(
         "auto" begins with none and adds some whenever the changes stop falling.
     exact_in_one : bool
         A two-pass tree schedule: one iteration ends it.
+    accelerate : bool
+        Extrapolate from iteration to iteration; for positive messages.
     progress : bool
         Show a progress bar.
     """
@@ -78,11 +85,15 @@ def run(
     kept = DAMPING_STEPS[0] if damping == "auto" else damping
     raised = 0
     changes = np.zeros(n_messages)
+    small = sum(m.size for m in state.messages) <= MOST_ACCELERATED
+    leaps = Anderson(state) if accelerate and small and not exact_in_one else None
     with Progress("inference", max_iterations, shown=progress) as bar:
         while not converged and len(residuals) < max_iterations:
             # Dynamic schedules skip what seems settled: only a complete iteration can say it is.
             complete = len(residuals) == 0 or residuals[-1] <= tolerance
             changes[:] = 0.0
+            if leaps is not None:
+                leaps.begin()
             for phase in plan.iteration(changes, complete=complete):
                 update_phase(state, phase, kept, changes)
             residuals.append(float(changes.max()))
@@ -90,6 +101,8 @@ def run(
             # A damped step moves a message by only its undamped share.
             settled = residuals[-1] <= tolerance * (1 - kept)
             converged = exact_in_one or (settled and (complete or not plan.dynamic))
+            if leaps is not None and not converged:
+                leaps.leap(residuals[-1])
             if damping == "auto" and len(residuals) - raised >= PATIENCE:
                 before = max(residuals[-PATIENCE : -PATIENCE // 2])
                 if max(residuals[-PATIENCE // 2 :]) > ENOUGH * before and kept < DAMPING_STEPS[-1]:

@@ -31,6 +31,8 @@ BLOCK_BYTES = 1 << 26
 """Size of the largest temporary the plain update makes for one block of messages."""
 LARGEST_LOG = 80.0
 """Logarithms are cut here before they are raised again, within the range of float32."""
+FLOORS = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-150}
+"""Least value of a weighted message relative to its largest: keeps its powers and quotients finite."""
 MOST_FACTORS = 16
 """Up to this degree a product of messages, each at most 1, is multiplied out by the compiled update."""
 
@@ -49,6 +51,7 @@ class State:
         if given, messages are scaled to unit norm as functions, else to a largest value of 1
     operators : as numbered by the wiring
     signed : whether values may be negative
+    log_scale : logarithm of what the evidence was divided by, summed over nodes
     """
 
     messages: tuple[Array, ...]
@@ -58,6 +61,7 @@ class State:
     functions: tuple[Array, ...]
     operators: tuple[EdgeOperator, ...]
     signed: bool
+    log_scale: float
 
 
 def update_phase(state: State, phase: Phase, damping: float, changes: Array) -> None:
@@ -110,6 +114,7 @@ def update_phase(state: State, phase: Phase, damping: float, changes: Array) -> 
                 send.rows,
                 send.messages,
                 damping,
+                FLOORS[state.messages[target].dtype],
                 changes,
             )
         else:
@@ -139,7 +144,12 @@ def update_plainly(state: State, phase: Phase, damping: float, changes: Array) -
     for send, made in fresh:
         target = send.target_variable
         function = state.functions[target] if state.functions else None
-        changes[send.messages] = _write(state.messages[target], send.rows, made, damping, function)
+        if state.weights and damping:
+            # A geometric mean: what settles are logarithms of messages.
+            old = log_magnitude(state.messages[target][send.rows])
+            made = np.exp((1 - damping) * log_magnitude(made) + damping * old)
+        kept = 0.0 if state.weights else damping
+        changes[send.messages] = _write(state.messages[target], send.rows, made, kept, function)
         if state.weights:
             weights = state.weights[target][send.rows, None]
             state.powers[target][send.rows] = np.exp(
@@ -204,11 +214,15 @@ def _write(
         made *= 1 - damping
         made += damping * old
     if function is not None:
-        size = np.linalg.norm(made @ function.T, axis=1, keepdims=True)
+        # in double precision: squares of products of many messages leave the range of single
+        size = np.linalg.norm((made @ function.T).astype(np.float64), axis=1, keepdims=True)
         made /= np.where(size > np.finfo(made.dtype).tiny, size, 1)
     elif damping:
         normalise(made)
     messages[rows] = made
     np.subtract(made, old, out=old)
     change = np.abs(old, out=old).max(axis=1)
-    return change if function is None else change / np.abs(made).max(axis=1)
+    if function is None:
+        return change
+    largest = np.abs(made).max(axis=1).astype(np.float64)
+    return change / np.where(largest > np.sqrt(np.finfo(made.dtype).tiny), largest, 1.0)

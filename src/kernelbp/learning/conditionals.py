@@ -23,7 +23,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from kernelbp.learning.embedding import Embedding, Moments
 from kernelbp.learning.examples import Table
@@ -88,11 +88,14 @@ class Conditional:
 def ridge_solve(gram: Matrix, ridge: float, right: Matrix) -> Matrix:
     """(gram + ridge I)^{-1} right for a positive semidefinite matrix; the pseudo-inverse if ridge is 0."""
     if ridge > 0:
-        solved: Matrix = cho_solve(cho_factor(gram + ridge * np.eye(len(gram))), right)
-        return solved
+        try:
+            solved: Matrix = cho_solve(cho_factor(gram + ridge * np.eye(len(gram))), right)
+            return solved
+        except LinAlgError:
+            pass  # the ridge is lost in the rounding of a large gram: its eigenvectors tell them apart
     values, vectors = eigh(gram)
-    kept = values > len(gram) * ROUNDING * max(values[-1], 0.0)
-    projected: Matrix = vectors[:, kept] @ ((vectors[:, kept].T @ right) / values[kept, None])
+    kept = values + ridge > len(gram) * ROUNDING * max(values[-1], 0.0)
+    projected: Matrix = vectors[:, kept] @ ((vectors[:, kept].T @ right) / (values[kept, None] + ridge))
     return projected
 
 

@@ -43,6 +43,7 @@ class Embedding:
     stopped : why each of the two ended
     states : support points of the probability conditionals
     state_weights : (q,) the marginal as probabilities of the states
+    only_read : whether it is a long vector of features that is never inferred: then there is but one state
     """
 
     kernel: Kernel
@@ -53,6 +54,7 @@ class Embedding:
     stopped: tuple[str, str]
     states: States
     state_weights: Matrix
+    only_read: bool = False
 
     @cached_property
     def at_support(self) -> Matrix:
@@ -87,6 +89,7 @@ def embed_variable(
     max_rank: int | None,
     budget: int,
     landmarks: Column | None = None,
+    only_read: bool = False,
 ) -> Embedding:
     """Choose the basis and the support points of a variable.
 
@@ -104,6 +107,8 @@ def embed_variable(
         Most states of the probability conditionals.
     landmarks : column, optional
         The user's own points for both bases and the states.
+    only_read : bool
+        No support points or states are chosen for it.
     """
     kernel = resolve(kernel, examples.values, examples.counts.astype(np.intp))
     largest = float(np.sqrt(max(np.max(kernel.diag(examples.values)), 0.0))) or 1.0
@@ -121,8 +126,10 @@ def embed_variable(
         )
 
     plain = factor(1)
-    tensor = plain if power == 1 else factor(power)
-    if landmarks is None:
+    tensor = plain if power == 1 or only_read else factor(power)
+    if only_read:
+        states = States(kernel, 1, examples.values[:1])
+    elif landmarks is None:
         states = choose_states(kernel, examples.values, budget)
     else:
         states = choose_states(kernel, landmarks[distinct(landmarks)[0]], len(landmarks))
@@ -134,7 +141,8 @@ def embed_variable(
         (plain.residual, tensor.residual),
         (plain.stopped, tensor.stopped),
         states,
-        mean_measure(states, examples.values, examples.counts),
+        np.ones(1) if only_read else mean_measure(states, examples.values, examples.counts),
+        only_read,
     )
 
 

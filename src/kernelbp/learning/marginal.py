@@ -55,7 +55,7 @@ class Parzen:
         norm = np.prod(self.widths) * (2 * np.pi) ** (len(self.widths) / 2)
         scaled = self.centres / self.widths
         result = np.empty(len(points))
-        block = max(1, (1 << 22) // max(len(self.centres), 1))
+        block = max(1, (1 << 22) // max(self.centres.size, 1))
         for begin in range(0, len(points), block):
             apart = points[begin : begin + block, None, :] / self.widths - scaled
             result[begin : begin + block] = (
@@ -143,9 +143,9 @@ def _widths(values: Matrix, counts: Matrix, total: float) -> Matrix:
         if high > low:
             spread[axis] = min(spread[axis], (high - low) / 1.349)
     factor = (0.9 if dimension == 1 else 1.0) * total ** (-1 / (dimension + 4))
-    smallest = 1e-6 * np.maximum(np.abs(values).max(axis=0), 1e-300)
-    widths = np.maximum(spread * factor, smallest)
-    return np.where(widths > 0, widths, 1.0)
+    # Values that are all equal have no spread: a window a millionth of their size (of 1, if they are 0).
+    size = np.abs(values).max(axis=0)
+    return np.maximum(spread * factor, 1e-6 * np.where(size > 0, size, 1.0))
 
 
 def _grid(parzen: Parzen) -> tuple[Matrix, float]:

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.linalg import eigh, pinv
 
+from kernelbp.errors import UnsupportedError
 from kernelbp.kernels import domain
 from kernelbp.learning.conditionals import (
     Conditional,
+    EdgeOperator,
     constant_conditional,
     full_conditional,
     linear_conditional,
     ridge_solve,
 )
 from kernelbp.learning.embedding import Embedding, Moments
+from kernelbp.learning.estimators import Predictor
 from kernelbp.learning.examples import Table
+from kernelbp.learning.potentials import KnownRelation, potential_operator
 from kernelbp.learning.probability import Normalised, assign, density_ratio
 from kernelbp.learning.tuning import Smoothing
 from kernelbp.values import Column
@@ -40,10 +44,12 @@ __all__ = [
 
 Matrix = NDArray[np.float64]
 Update = Literal["constant", "linear", "full"]
-EvidenceForm = Literal["likelihood", "posterior"]
+EvidenceForm = Literal["likelihood", "posterior", "estimator"]
 
 POSTERIOR_FLOOR = 1e-4
 """A posterior density read from an embedding is kept above this share of its maximum."""
+NOWHERE = 1e-200
+"""Where the marginal's embedding is at most this at all points, a posterior over it says nothing."""
 FUNCTION_CUTOFF = 1e-10
 """Relative singular values under this are dropped when a function is recovered from its values."""
 
@@ -65,10 +71,27 @@ class Operators(Protocol):
     def support_weights(self, variable: str) -> Matrix:
         """The marginal as a measure on them, (q,)."""
 
-    def conditional(self, relation: str, toward: int) -> Conditional:
-        """The operator of a relation in one direction, (q receiving, q sending)."""
+    def operator(
+        self,
+        relation: str,
+        toward: int,
+        readings: NDArray[Any] | None,
+        weights: Matrix | None,
+        dtype: DTypeLike,
+    ) -> EdgeOperator:
+        """The operator of a relation in one direction, (q receiving, q sending), for all edges or by edge.
 
-    def evidence(self, relation: str, toward: int, values: Column, points: Column | None = None) -> Matrix:
+        `readings` and `weights` have an entry for each edge of the graph.
+        """
+
+    def evidence(
+        self,
+        relation: str,
+        toward: int,
+        values: Column,
+        points: Column | None = None,
+        readings: NDArray[Any] | None = None,
+    ) -> Matrix:
         """What n observed values of the sending end say at the support (or other points), (n, q)."""
 
     def resolution(self, variable: str, atoms: Column, candidates: Column) -> Matrix | None:
@@ -94,6 +117,7 @@ class LearnedRelation:
     evidence : how observed second values speak about the first
     joint : (q_first, q_second) probabilities of pairs of states, smoothed
     smoothing : how, and what was mixed in
+    predictor : what tells the first from an observed second in probability conditionals; None to count
     """
 
     first: str
@@ -104,6 +128,7 @@ class LearnedRelation:
     evidence: EvidenceForm
     joint: Matrix
     smoothing: Smoothing
+    predictor: Predictor | None = None
 
     def ends(self, toward: int) -> tuple[str, str]:
         """(receiving variable, sending variable)."""
@@ -136,6 +161,17 @@ class EmbeddingOperators:
             return embedding.support_weights
         return embedding.examples.counts / embedding.examples.counts.sum()
 
+    def operator(
+        self,
+        relation: str,
+        toward: int,
+        readings: NDArray[Any] | None,
+        weights: Matrix | None,
+        dtype: DTypeLike,
+    ) -> EdgeOperator:
+        """The conditional embedding, the same for all edges."""
+        return self.conditional(relation, toward).astype(dtype)
+
     def conditional(self, relation: str, toward: int) -> Conditional:
         """Equation (12) or (15), by the update chosen."""
         key = (relation, toward)
@@ -151,10 +187,22 @@ class EmbeddingOperators:
             self._made[key] = made
         return self._made[key]
 
-    def evidence(self, relation: str, toward: int, values: Column, points: Column | None = None) -> Matrix:
+    def evidence(
+        self,
+        relation: str,
+        toward: int,
+        values: Column,
+        points: Column | None = None,
+        readings: NDArray[Any] | None = None,
+    ) -> Matrix:
         """<phi(y), U phi(x)> (likelihood) or mu_{X|y}(x) / mu_X(x) (posterior) at the support points."""
         learned = self.relations[relation]
         receiver, sender = (self.embeddings[name] for name in learned.ends(toward))
+        if learned.evidence == "estimator":
+            raise UnsupportedError(
+                f"relation {relation!r}: evidence from an estimator needs conditionals='probability'; "
+                "with conditionals='embedding' it is 'likelihood' or 'posterior'"
+            )
         if learned.evidence == "posterior":
             return self._posterior(learned, toward, values, points)
         if self.update == "full":
@@ -181,7 +229,10 @@ class EmbeddingOperators:
         posterior = sender.basis.coordinates(values).T @ weights @ at.T
         prior = at @ receiver.mean
         posterior = np.maximum(posterior, POSTERIOR_FLOOR * np.abs(posterior).max(axis=1, keepdims=True))
-        ratio: Matrix = posterior / np.maximum(prior, POSTERIOR_FLOOR * np.abs(prior).max())
+        floor = POSTERIOR_FLOOR * np.abs(prior).max(initial=0.0)
+        if not floor > NOWHERE:
+            return np.ones_like(posterior)
+        ratio: Matrix = posterior / np.maximum(prior, floor)
         return ratio
 
     def resolution(self, variable: str, atoms: Column, candidates: Column) -> Matrix | None:
@@ -219,6 +270,7 @@ class ProbabilityOperators:
 
     embeddings: Mapping[str, Embedding]
     relations: Mapping[str, LearnedRelation]
+    known: Mapping[str, KnownRelation]
     signed: bool = field(default=False, init=False)
 
     def support(self, variable: str) -> Column:
@@ -228,6 +280,22 @@ class ProbabilityOperators:
     def support_weights(self, variable: str) -> Matrix:
         """Probabilities of the states."""
         return self.embeddings[variable].state_weights
+
+    def operator(
+        self,
+        relation: str,
+        toward: int,
+        readings: NDArray[Any] | None,
+        weights: Matrix | None,
+        dtype: DTypeLike,
+    ) -> EdgeOperator:
+        """A probability table for learned relations, the potential on the states for known ones."""
+        if relation not in self.known:
+            return self.conditional(relation, toward).astype(dtype)
+        known = self.known[relation]
+        ends = (self.support(known.first), self.support(known.second))
+        sender = self.support_weights(known.ends(toward)[1])
+        return potential_operator(known.potential, toward, ends, sender, readings, weights, dtype)
 
     def ratio(self, relation: str, toward: int) -> Matrix:
         """P(x_s, x_t) / P(x_s) P(x_t), receiving end in rows."""
@@ -242,17 +310,26 @@ class ProbabilityOperators:
         table = self.ratio(relation, toward) * sender
         return Conditional(table / table.sum(axis=1, keepdims=True))
 
-    def evidence(self, relation: str, toward: int, values: Column, points: Column | None = None) -> Matrix:
-        """w(x)' R w(y), the density ratio; or the posterior form of the embedding."""
+    def evidence(
+        self,
+        relation: str,
+        toward: int,
+        values: Column,
+        points: Column | None = None,
+        readings: NDArray[Any] | None = None,
+    ) -> Matrix:
+        """w(x)' R w(y), the density ratio counted; w(x)' r(y), that of a predictor; or a known potential."""
+        if relation in self.known:
+            known = self.known[relation]
+            where = self.support(known.ends(toward)[0]) if points is None else points
+            return known.potential.paired(toward, where, values, readings)
         learned = self.relations[relation]
-        receiver, sender = (self.embeddings[name].states for name in learned.ends(toward))
-        where = receiver.points if points is None else points
-        if learned.evidence == "posterior":
-            return EmbeddingOperators(self.embeddings, self.relations).evidence(
-                relation, toward, values, where
-            )
-        speaking = assign(sender, values) @ self.ratio(relation, toward).T
-        return speaking if points is None else speaking @ assign(receiver, where).T.toarray()
+        receiver, sender = (self.embeddings[name] for name in learned.ends(toward))
+        if learned.predictor is not None and toward == 0:
+            speaking = learned.predictor.ratio(values, sender.basis)
+        else:
+            speaking = assign(sender.states, values) @ self.ratio(relation, toward).T
+        return speaking if points is None else speaking @ assign(receiver.states, points).T.toarray()
 
     def resolution(self, variable: str, atoms: Column, candidates: Column) -> Matrix | None:
         """The kernel at the power at which neighbouring states overlap."""

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelbp.kernels import Kernel, domain
-from kernelbp.learning.examples import Table
+from kernelbp.learning.examples import Table, VariableExamples
 from kernelbp.learning.simplex import project_onto_simplex
 from kernelbp.lowrank import pivoted_cholesky
 from kernelbp.values import Column
 
-__all__ = ["States", "assign", "blurs", "choose_states", "density_ratio", "joint_table", "mean_measure"]
+__all__ = ["States", "assign", "blurs", "choose_states", "default_budget", "density_ratio", "joint_table", "mean_measure"]
 
 Matrix = NDArray[np.float64]
 
@@ -62,6 +62,18 @@ class States:
 
     def __len__(self) -> int:
         return len(self.points)
+
+
+def default_budget(examples: VariableExamples) -> int:
+    """How many states the number of examples can fill.
+
+    On R as many as a histogram of pairs has cells along each axis at Scott's rate, m^(1/6) for m values;
+    elsewhere at the rate of one more dimension. The constants were set on images; see docs/design.md.
+    """
+    total = examples.counts.sum()
+    if examples.kind.form == "scalar":
+        return int(np.clip(round(5.5 * total ** (1 / 6)), 16, 64))
+    return int(np.clip(round(4 * total ** (1 / 3)), 32, 128))
 
 
 def choose_states(kernel: Kernel, values: Column, budget: int) -> States:
@@ -161,6 +173,7 @@ def blurs(states: States, widths: tuple[float, ...]) -> list[Matrix]:
     apart would. Width 0, and values the kernel holds wholly unlike, spread nothing.
     """
     alike = Normalised(states.kernel)(states.points)
+    np.fill_diagonal(alike, 1.0)  # also where the kernel itself is zero
     neighbour = typical_neighbour(alike)
     made = []
     for width in widths:
