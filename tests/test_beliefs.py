@@ -24,7 +24,7 @@ def numbers_model() -> Model:
     following = 0.8 * states + 0.6 * rng.standard_normal(2000)
     return Model(
         {"state": Gaussian(0.6), "reading": Gaussian(0.3)},
-        {"then": Relation("state", "state"), "seen": Relation("state", "reading")},
+        {"then": Relation("state", "state"), "seen": Relation("state", "reading", evidence="likelihood")},
     ).fit({"then": (states, following), "seen": (states, states**2 + 0.3 * rng.standard_normal(2000))})
 
 
@@ -254,7 +254,11 @@ def vectors() -> tuple[Beliefs, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(4)
     x = rng.standard_normal((4000, 2))
     z = x @ TURN.T + SPREAD * rng.standard_normal((4000, 2))
-    model = Model({"x": Gaussian(0.7), "z": Gaussian(0.25)}, {"seen": Relation("x", "z")}, residual=1e-2)
+    model = Model(
+        {"x": Gaussian(0.7), "z": Gaussian(0.25)},
+        {"seen": Relation("x", "z", evidence="likelihood")},
+        residual=1e-2,
+    )
     model.fit({"seen": (x, z)})
     readings = np.array([[0.5, -0.5], [0.0, 0.8], [np.nan, np.nan]])
     graph = Graph.from_edges([], variables=["x"] * 3).observe("seen", readings)

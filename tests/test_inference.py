@@ -267,7 +267,7 @@ def linear_gaussian_chain(seed: int) -> tuple[Model, np.ndarray]:
     following = DECAY * now + STEP_NOISE * rng.standard_normal(5000)
     model = Model(
         {"state": Gaussian(0.5), "reading": Gaussian(0.2)},
-        {"then": Relation("state", "state"), "seen": Relation("state", "reading")},
+        {"then": Relation("state", "state"), "seen": Relation("state", "reading", evidence="likelihood")},
         regularization=1e-4,
         residual=1e-3,
     ).fit({"then": (now, following), "seen": (now, now + READING_NOISE * rng.standard_normal(5000))})
@@ -331,7 +331,7 @@ RELATIONS = {
     "then": Relation("number", "number"),
     "called": Relation("number", "word"),
     "rhymes": Relation("word", "word", symmetric=True),
-    "seen": Relation("number", "reading"),
+    "seen": Relation("number", "reading", evidence="likelihood"),
 }
 FIVE_ROUNDS = {"schedule": "flooding", "max_iterations": 5, "tolerance": 0.0, **ORDINARY}
 seeds = st.integers(0, 2**32 - 1)
@@ -448,7 +448,7 @@ def test_the_order_of_edges_does_not_matter(seed, shuffle):
             assert np.allclose(first.pair(edge), second.pair(place), rtol=0, atol=1e-6)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(seed=seeds, shuffle=seeds)
 def test_the_order_of_pooled_pairs_does_not_matter(seed, shuffle):
     graph, rng = Draft(seed).graph(), np.random.default_rng(shuffle)
@@ -485,9 +485,10 @@ def test_pooling_two_samples_is_the_same_as_giving_the_counts_together():
         name: tuple(np.concatenate([part[name][end] for part in parts[::-1]]) for end in (0, 1))
         for name in RELATIONS
     }
-    for seed in range(4):
+    models = [symmetry_model().fit(pairs) for pairs in (pooled, swapped)]
+    for seed in range(10):
         graph = Draft(seed).graph()
-        pair = [symmetry_model().fit(pairs).infer(graph, **FIVE_ROUNDS) for pairs in (pooled, swapped)]
+        pair = [model.infer(graph, **FIVE_ROUNDS) for model in models]
         assert_same(*map(densities, pair))
 
 

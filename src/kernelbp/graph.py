@@ -465,7 +465,9 @@ def _checked_readings(readings: ArrayLike | None, n_edges: int) -> NDArray[Any] 
     if array.ndim == 0 or len(array) != n_edges:
         raise InputError(f"readings: expected one for each of the {n_edges} edges, got shape {array.shape}")
     if not np.isfinite(array).all():
-        raise InputError("readings: expected finite numbers; leave out edges along which nothing was measured")
+        raise InputError(
+            "readings: expected finite numbers; leave out edges along which nothing was measured"
+        )
     return array
 
 

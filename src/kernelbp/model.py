@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -11,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from kernelbp.errors import InputError, NotFittedError
+from kernelbp.calibration import GraphCalibration, calibrate, inferences_needed
+from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError
 from kernelbp.graph import Graph
 from kernelbp.inference.beliefs import Beliefs, Source
 from kernelbp.inference.evidence import Evidence, gather_evidence
@@ -23,7 +25,13 @@ from kernelbp.inference.weights import spanning_tree_weights
 from kernelbp.inference.wiring import Wiring, wire
 from kernelbp.kernels import Gaussian, Kernel, check_values, domain
 from kernelbp.learning.embedding import Embedding, embed_variable, relation_moments
-from kernelbp.learning.estimators import Predictor, check_estimator, fit_estimator, fit_posterior, is_estimator
+from kernelbp.learning.estimators import (
+    Predictor,
+    check_estimator,
+    fit_estimator,
+    fit_posterior,
+    is_estimator,
+)
 from kernelbp.learning.examples import VariableExamples, collect
 from kernelbp.learning.marginal import Marginal, MarginalForm, learn_marginal
 from kernelbp.learning.operators import (
@@ -108,12 +116,12 @@ class Relation:
             raise InputError(
                 f"symmetric: a symmetric relation joins a variable with itself, got {self.first!r} and {self.second!r}"
             )
-        if self.evidence is not None and not is_estimator(self.evidence):
-            if not isinstance(self.evidence, str) or self.evidence not in ("likelihood", "posterior"):
-                raise InputError(
-                    "evidence: expected 'likelihood' or 'posterior', a scikit-learn estimator (an object with fit and "
-                    f"predict) or None, got {self.evidence!r:.80}"
-                )
+        named = isinstance(self.evidence, str) and self.evidence in ("likelihood", "posterior")
+        if not (self.evidence is None or named or is_estimator(self.evidence)):
+            raise InputError(
+                "evidence: expected 'likelihood' or 'posterior', a scikit-learn estimator (an object with fit and "
+                f"predict) or None, got {self.evidence!r:.80}"
+            )
         if self.regularization is not None and not self.regularization >= 0:
             raise InputError(f"regularization: expected a number of at least 0, got {self.regularization!r}")
 
@@ -145,6 +153,7 @@ class Fitted:
     relations: Mapping[str, LearnedRelation]
     known: Mapping[str, KnownRelation]
     marginal: MarginalForm
+    calibration: GraphCalibration = GraphCalibration()
 
     @cached_property
     def marginals(self) -> dict[str, Marginal]:
@@ -278,7 +287,13 @@ class Model:
 
     # ------------------------------------------------------------------ learning
 
-    def fit(self, pairs: Mapping[str, tuple[Any, Any]] | None = None, *, progress: bool = False) -> Model:
+    def fit(
+        self,
+        pairs: Mapping[str, tuple[Any, Any]] | None = None,
+        *,
+        graphs: Sequence[tuple[Graph, Any]] = (),
+        progress: bool = False,
+    ) -> Model:
         """Learn every relation from examples.
 
         Parameters
@@ -286,6 +301,10 @@ class Model:
         pairs : mapping
             For each relation ``(first values, second values)``, equally long. Pairs from all places
             where a relation holds are pooled: one template. Relations with a potential take none.
+        graphs : sequence of (graph, true values of its nodes), optional
+            Training graphs with their evidence and known hidden values (NaN or None where unknown; a
+            mapping from variable to values if there are several variables). Mixing, edge weights and the
+            belief's temperature are then fitted by running inference on them.
         progress : bool
             Show a progress bar.
 
@@ -304,9 +323,7 @@ class Model:
         examples, tables = collect(to_learn, {} if pairs is None else pairs, merge=self.merge)
         for name, relation in to_learn.items():
             for index, variable in enumerate((relation.first, relation.second)):
-                check_values(
-                    self.variables[variable], examples[variable].values, f"pairs[{name!r}][{index}]"
-                )
+                check_values(self.variables[variable], examples[variable].values, f"pairs[{name!r}][{index}]")
         landmarks = self._checked_landmarks({name: e.kind for name, e in examples.items()})
         for name in self._variables_in_use():
             if name not in examples:
@@ -365,7 +382,40 @@ class Model:
                 bar.advance(f"relation {name}")
         self._fitted = Fitted(embeddings, learned, known, self.marginal)
         self._operators = {}
+        if graphs:
+            self._calibrate(graphs, progress)
         return self
+
+    def _calibrate(self, graphs: Sequence[tuple[Graph, Any]], progress: bool) -> None:
+        operators = self._made_operators("constant", "probability")
+        assert isinstance(operators, ProbabilityOperators)
+        fitted = self._need_fitted()
+        with Progress("calibration", inferences_needed(len(graphs)), shown=progress) as bar:
+
+            def infer(graph: Graph, settings: GraphCalibration) -> Beliefs:
+                self._apply(settings)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    return self.infer(graph)
+
+            try:
+                chosen = calibrate(graphs, infer, operators, bar.advance)
+            except BaseException:
+                self._apply(fitted.calibration)
+                raise
+        self._apply(chosen)
+
+    def _apply(self, calibration: GraphCalibration) -> None:
+        """Infer under these settings from now on."""
+        fitted = self._need_fitted()
+        relations = fitted.relations
+        if calibration.mixing is not None:
+            relations = {
+                name: replace(r, smoothing=replace(r.smoothing, mixing=calibration.mixing))
+                for name, r in relations.items()
+            }
+        self._fitted = replace(fitted, relations=relations, calibration=calibration)
+        self._operators = {}
 
     # ------------------------------------------------------------------ inference
 
@@ -458,7 +508,8 @@ class Model:
         ]
         wiring = wire(graph, self.relations, np.concatenate([np.empty(0, dtype=np.intp), *fixed]))
         operators = self._made_operators(choice["update"], choice["conditionals"])
-        weights = _edge_weights(graph, wiring, choice["weighting"], operators.signed)
+        scale = fitted.calibration.weight_scale
+        weights = _edge_weights(graph, wiring, choice["weighting"], operators.signed, scale)
         state = _initial_state(
             wiring, operators, evidence, weights, graph.readings, precision, start, choice["normalization"]
         )
@@ -475,8 +526,10 @@ class Model:
             accelerate=not operators.signed,
             progress=progress,
         )
+        temperature = 1.0 if operators.signed else fitted.calibration.temperature
         return Beliefs(
-            Source(graph, wiring, operators, state, evidence, fitted.facts, fitted.marginals), verdict
+            Source(graph, wiring, operators, state, evidence, fitted.facts, fitted.marginals, temperature),
+            verdict,
         )
 
     # ------------------------------------------------------------------ looking
@@ -519,7 +572,8 @@ class Model:
             }
             for name, r in fitted.relations.items()
         }
-        return {"variables": variables, "relations": relations}
+        calibration = {name: getattr(fitted.calibration, name) for name in CALIBRATED}
+        return {"variables": variables, "relations": relations, "calibration": calibration}
 
     def __repr__(self) -> str:
         state = "not fitted" if self._fitted is None else "fitted"
@@ -587,20 +641,21 @@ class Model:
         """What predicts the first end from readings of the second; None if they are counted instead."""
         relation = self.relations[name]
         form = _evidence_form(relation)
+        choosing = relation.evidence is None and not second.only_read
+        if form == "likelihood" and not (choosing or second.only_read):
+            return None
+        # A table of finite values leaves nothing to regress; a variable with nodes sends messages by counts,
+        # and must speak the same way where it is known.
+        inferred = {r.first for r in self.relations.values()}
+        if choosing and (counted is None or domain(second.kernel) == "finite" or relation.second in inferred):
+            return None
         hidden, readings = (as_column(side, f"pairs[{name!r}]")[0] for side in pair)
         if form == "estimator":
             return fit_estimator(relation.evidence, hidden, readings, first.states, name)
-        if relation.evidence is None and not second.only_read:
-            # A table of finite values leaves nothing to regress; a variable with nodes is sent messages by
-            # counts, and must speak the same way where it is known.
-            inferred = {r.first for r in self.relations.values()}
-            if counted is None or domain(second.kernel) == "finite" or relation.second in inferred:
+        if choosing:
+            tried = fit_posterior(hidden, readings, first.states, second.basis, most=TRIAL).calibration.score
+            if tried is None or counted is None or tried < counted + CLEARLY:
                 return None
-            tried = fit_posterior(hidden, readings, first.states, second.basis, most=TRIAL)
-            if tried.calibration.score is None or tried.calibration.score < counted + CLEARLY:
-                return None
-        elif relation.evidence is not None and form == "likelihood":
-            return None
         return fit_posterior(
             hidden, readings, first.states, second.basis, regularization=relation.regularization
         )
@@ -708,6 +763,8 @@ def _evidence_form(relation: Relation) -> EvidenceForm:
     return "posterior" if relation.evidence == "posterior" else "likelihood"
 
 
+CALIBRATED = ("mixing", "weight_scale", "temperature", "score")
+
 DEFAULT_INFERENCE: dict[str, Any] = {
     "update": "constant",
     "conditionals": None,
@@ -797,8 +854,10 @@ def _initial_state(
     return State(messages, tuple(known), shares, powers, functions, made, operators.signed, log_scale)
 
 
-def _edge_weights(graph: Graph, wiring: Wiring, weighting: Any, signed: bool) -> NDArray[np.float64] | None:
-    """Weights of the graph's edges (edges,), or None where all are one."""
+def _edge_weights(
+    graph: Graph, wiring: Wiring, weighting: Any, signed: bool, scale: float
+) -> NDArray[np.float64] | None:
+    """Weights of the graph's edges (edges,), or None where all are one; `scale` is for tree weights."""
     if weighting is None:
         weighting = "bethe" if signed else "tree-reweighted"
     if isinstance(weighting, str):
@@ -811,7 +870,9 @@ def _edge_weights(graph: Graph, wiring: Wiring, weighting: Any, signed: bool) ->
         weights = np.ones(graph.n_edges)
         used = np.unique(wiring.edge)
         whole = graph.shape if len(used) == graph.n_edges else None
-        weights[used] = spanning_tree_weights(graph.n_nodes, graph.edges[used], whole)
+        weights[used] = np.minimum(
+            scale * spanning_tree_weights(graph.n_nodes, graph.edges[used], whole), 1.0
+        )
     else:
         weights = np.asarray(weighting, dtype=np.float64)
         if weights.shape != (graph.n_edges,) or not ((weights > 0) & (weights <= 1)).all():

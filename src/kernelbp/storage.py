@@ -47,6 +47,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import kernelbp
+from kernelbp.calibration import GraphCalibration
 from kernelbp.errors import InputError, KernelBPError, ModelFileError, UnsupportedError
 from kernelbp.kernels import Kernel, check_values, from_spec, resolve, to_spec
 from kernelbp.learning.embedding import Embedding, Moments
@@ -74,6 +75,7 @@ RECORDS: dict[str, type[Any]] = {
         Calibration,
         Embedding,
         Fitted,
+        GraphCalibration,
         Kind,
         LearnedRelation,
         LowRank,

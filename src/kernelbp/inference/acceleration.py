@@ -22,7 +22,11 @@ Array = NDArray[Any]
 MEMORY = 5
 """Iterations remembered."""
 WARM_UP = 3
-"""Iterations run plainly first."""
+"""Iterations run plainly before the first leap, and after one that was taken back."""
+PATIENCE = 25
+"""Iterations run plainly first where there are so many messages that a leap costs more than an iteration."""
+MANY = 1 << 18
+"""Message values that are many."""
 WORSE = 2.0
 """A leap is taken back if it leaves the residual this much larger than the best so far."""
 RIDGE = 1e-10
@@ -41,15 +45,18 @@ class Anderson:
         self._before: Array | None = None
         self._best = np.inf
         self._safe: Array | None = None
-        self._rest = WARM_UP
+        self._rest = WARM_UP if sum(m.size for m in state.messages) <= MANY else PATIENCE
 
     def begin(self) -> None:
         """Remember where an iteration starts."""
-        self._before = self._logs()
+        if self._rest <= MEMORY:
+            self._before = self._logs()
 
     def leap(self, residual: float) -> None:
         """Learn from the iteration that just ended with this residual, and extrapolate."""
-        assert self._before is not None
+        if self._before is None:
+            self._rest -= 1
+            return
         after = self._logs()
         if residual > WORSE * self._best and self._safe is not None:
             # The last leap did harm: go back to where it left from, and forget.

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.graph import Graph
 from kernelbp.inference.evidence import Evidence, VariableFacts
-from kernelbp.inference.partition import log_partition
+from kernelbp.inference.partition import log_partition, node_totals
 from kernelbp.inference.run import Verdict
 from kernelbp.inference.update import State, log_magnitude
 from kernelbp.inference.wiring import Wiring
@@ -44,6 +44,7 @@ class Source:
     evidence: Evidence
     facts: Mapping[str, VariableFacts]
     marginals: Mapping[str, Marginal]
+    temperature: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -165,10 +166,11 @@ class VariableBeliefs:
 
         Notes
         -----
-        A belief is known only as finely as its support points lie: with probability conditionals it is
-        smoothed by their distance before its highest point is sought (finite values are not). Where the
-        variable has no density, the candidate with the largest value of the belief's kernel
-        embedding wins.
+        A belief is known only as finely as its support points lie. With probability conditionals it is
+        smoothed before its highest point is sought: on numbers by a Gaussian window as wide as Silverman's
+        rule makes it for this very belief, elsewhere by the kernel at the distance of neighbouring
+        support points; finite values are not smoothed. Where the variable has no density, the candidate
+        with the largest value of the belief's kernel embedding wins.
         """
         if candidates is None:
             column = self._marginal.atoms
@@ -177,7 +179,10 @@ class VariableBeliefs:
             if not len(column):
                 raise InputError("candidates: expected at least one value, got none")
         likeness = self._source.operators.resolution(self.variable, self._marginal.atoms, column)
-        if likeness is not None:
+        if likeness is not None and self._kind.form == "scalar":
+            atoms = self._marginal.atoms[:, 0]
+            values = column[self._collect(lambda mass: _highest(mass, atoms, column[:, 0])).astype(np.intp)]
+        elif likeness is not None:
             values = column[self._collect(lambda mass: (mass @ likeness).argmax(axis=1)).astype(np.intp)]
         elif candidates is None:
             with np.errstate(divide="ignore"):
@@ -234,6 +239,14 @@ class VariableBeliefs:
         if len(self._fixed.nodes):
             drawn[self._fixed.nodes] = self._fixed.values[:, None]
         return self._kind.restore(drawn)
+
+    def log_products_at_support(self) -> Matrix:
+        """Log of evidence times messages at the support points, largest 0, shape (nodes, q).
+
+        Before temperature and marginal: what settings are fitted to. Positive messages only.
+        """
+        total = node_totals(self._source.state, self._source.wiring.start[self._number], self._number)
+        return total - total.max(axis=1, keepdims=True)
 
     @property
     def n_nodes(self) -> int:
@@ -318,6 +331,8 @@ class VariableBeliefs:
             logs[impossible] = 0.0
             negative[impossible] = False
             logs[negative] = -np.inf
+            if source.temperature != 1:
+                logs /= source.temperature
             yield slice(begin, end), logs
             begin = end
 
@@ -387,6 +402,22 @@ class VariableBeliefs:
         inside = np.take_along_axis(mass, cell, axis=1)
         share = np.clip((probability - before) / np.maximum(inside, np.finfo(np.float64).tiny), 0.0, 1.0)
         return atoms[cell] + (share - 0.5) * self._marginal.spacing
+
+
+def _highest(mass: Matrix, atoms: Matrix, candidates: Matrix) -> NDArray[np.intp]:
+    """For each row, the candidate at which the weighted atoms, widened by Silverman's rule, are densest."""
+    mean = mass @ atoms
+    spread = np.sqrt(np.maximum(mass @ atoms**2 - mean**2, 0.0))
+    width = 1.06 * spread * (mass**2).sum(axis=1) ** 0.2
+    least = max(float(np.ptp(atoms)), np.finfo(np.float64).tiny) * 1e-3
+    # Widths are rounded to steps of a tenth, so that rows can share a window.
+    step = np.rint(np.log(np.maximum(width, least)) / np.log(1.1)).astype(np.intp)
+    best = np.empty(len(mass), dtype=np.intp)
+    apart = (atoms[:, None] - candidates) ** 2
+    for value in np.unique(step):
+        rows = step == value
+        best[rows] = (mass[rows] @ np.exp(-0.5 * apart / 1.1 ** (2.0 * value))).argmax(axis=1)
+    return best
 
 
 def _pick(mass: Matrix, probability: Matrix) -> NDArray[np.intp]:

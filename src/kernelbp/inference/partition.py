@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.inference.update import log_magnitude
+from kernelbp.inference.update import State, log_magnitude
 
 if TYPE_CHECKING:
     from kernelbp.inference.beliefs import Source
 
-__all__ = ["log_partition"]
+__all__ = ["log_partition", "node_totals"]
 
 Matrix = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ def log_partition(source: Source) -> float:
     state, wiring = source.state, source.wiring
     totals, log_nodes = [], []
     for variable, name in enumerate(wiring.variables):
-        total = _node_totals(source, variable)
+        total = node_totals(state, wiring.start[variable], variable)
         totals.append(total)
         log_nodes.append(_log_sum(total + np.log(source.operators.support_weights(name))))
     known = [part.nodes for part in source.evidence.fixed]
@@ -46,7 +46,9 @@ def log_partition(source: Source) -> float:
         mine = numbers[wiring.operator[numbers] == operator]
         target, sender = int(wiring.target_variable[mine[0]]), int(wiring.source_variable[mine[0]])
         at_target = totals[target][wiring.target[mine]] - _logs(state.messages[target][wiring.row[mine]])
-        at_source = totals[sender][wiring.source[mine]] - _logs(state.messages[sender][wiring.row[wiring.reverse[mine]]])
+        at_source = totals[sender][wiring.source[mine]] - _logs(
+            state.messages[sender][wiring.row[wiring.reverse[mine]]]
+        )
         high = at_source.max(axis=1, keepdims=True)
         sent = state.operators[operator].apply(np.exp(at_source - high), wiring.edge[mine])
         prior = np.log(source.operators.support_weights(wiring.variables[target]))
@@ -57,9 +59,8 @@ def log_partition(source: Source) -> float:
     return result
 
 
-def _node_totals(source: Source, variable: int) -> Matrix:
-    """Log of evidence times all arriving messages to their weights, (nodes, q)."""
-    state, start = source.state, source.wiring.start[variable]
+def node_totals(state: State, start: NDArray[np.intp], variable: int) -> Matrix:
+    """Log of evidence times all messages arriving at each node, to their weights, (nodes, q)."""
     total = _logs(state.evidence[variable])
     arriving = _logs(state.messages[variable])
     if state.weights:

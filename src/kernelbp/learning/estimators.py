@@ -540,7 +540,6 @@ def _calibrate(logs: Matrix, measures: sparse.csr_array, prior: Matrix) -> Calib
 
 def _climb(score: Callable[[float], float], ladder: tuple[float, ...], start: int) -> float:
     """The best rung near the start: scores have one hill, so most rungs need not be tried."""
-
     at = start
     for step in (1, -1):
         while 0 <= at + step < len(ladder) and score(ladder[at + step]) > score(ladder[at]):

@@ -70,7 +70,9 @@ class Potential:
                 f"got shape {np.shape(value)}"
             ) from None
         if not np.isfinite(table).all() or (table < 0).any():
-            raise InputError(f"relations[{self.name!r}]: potential should return finite numbers of at least 0")
+            raise InputError(
+                f"relations[{self.name!r}]: potential should return finite numbers of at least 0"
+            )
         return table
 
     def paired(self, toward: int, points: Column, values: Column, readings: Array | None) -> Matrix:
@@ -89,7 +91,9 @@ class Potential:
 
     def _looked_up(self, first: Column, second: Column) -> Matrix:
         assert self.landmarks is not None
-        rows, columns = (_positions(own, wanted) for own, wanted in zip(self.landmarks, (first, second), strict=True))
+        rows, columns = (
+            _positions(own, wanted) for own, wanted in zip(self.landmarks, (first, second), strict=True)
+        )
         table: Matrix = np.asarray(self.given)[np.ix_(rows, columns)][None]
         return table
 
@@ -99,7 +103,9 @@ def _positions(values: Column, wanted: Column) -> NDArray[np.intp]:
     if values.dtype == object:
         place = {value: index for index, value in enumerate(values)}
         return np.asarray([place[value] for value in wanted], dtype=np.intp)
-    return np.asarray([int(np.flatnonzero((values == value).all(axis=1))[0]) for value in wanted], dtype=np.intp)
+    return np.asarray(
+        [int(np.flatnonzero((values == value).all(axis=1))[0]) for value in wanted], dtype=np.intp
+    )
 
 
 @dataclass(frozen=True)

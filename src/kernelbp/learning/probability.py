@@ -29,7 +29,16 @@ from kernelbp.learning.simplex import project_onto_simplex
 from kernelbp.lowrank import pivoted_cholesky
 from kernelbp.values import Column
 
-__all__ = ["States", "assign", "blurs", "choose_states", "default_budget", "density_ratio", "joint_table", "mean_measure"]
+__all__ = [
+    "States",
+    "assign",
+    "blurs",
+    "choose_states",
+    "default_budget",
+    "density_ratio",
+    "joint_table",
+    "mean_measure",
+]
 
 Matrix = NDArray[np.float64]
 

@@ -1,0 +1,134 @@
+"""Settings fitted by inference itself, on training graphs whose hidden values are known.
+
+A few numbers cannot be told from pairs alone: how much independence to mix into the relations, how strongly to
+weight the edges, how far to trust the belief that comes out. Given graphs with known values, inference is
+run on them and the belief of the truth is scored (mean log-probability, a proper score).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from kernelbp.errors import InputError
+from kernelbp.graph import Graph
+from kernelbp.inference.beliefs import Beliefs
+from kernelbp.learning.operators import ProbabilityOperators
+from kernelbp.learning.probability import assign
+from kernelbp.values import as_column, missing_rows
+
+__all__ = ["GraphCalibration", "calibrate"]
+
+MIXINGS = (0.01, 0.02, 0.05, 0.1)
+WEIGHT_SCALES = (0.95, 1.0, 1.05, 1.1, 1.2)
+"""Factors on the spanning-tree weights; above 1 they no longer bound the partition function."""
+TEMPERATURES = tuple(float(t) for t in np.geomspace(0.5, 3.0, 25))
+
+
+@dataclass(frozen=True)
+class GraphCalibration:
+    """What training graphs decided.
+
+    Attributes
+    ----------
+    mixing : share of independence in every learned relation; None to keep what pairs decided
+    weight_scale : factor on the edge weights of tree-reweighted inference
+    temperature : what the logarithm of evidence and messages is divided by when a belief is read
+    score : mean log-probability of the truth on its states, nats a node; None if not fitted
+    """
+
+    mixing: float | None = None
+    weight_scale: float = 1.0
+    temperature: float = 1.0
+    score: float | None = None
+
+
+Truth = list[tuple[str, NDArray[np.intp], sparse.csr_array]]
+
+
+def calibrate(
+    graphs: Sequence[tuple[Graph, Any]],
+    infer: Callable[[Graph, GraphCalibration], Beliefs],
+    operators: ProbabilityOperators,
+    step: Callable[[str], None],
+) -> GraphCalibration:
+    """Fit mixing, then edge weights, then temperature, one after another.
+
+    Parameters
+    ----------
+    graphs : pairs of a graph (with its evidence) and the true values of its nodes
+    infer : runs inference under given settings
+    operators : of the fitted model, for its states
+    step : called with a note after every inference
+    """
+    truths = [_true_measures(graph, truth, operators) for graph, truth in graphs]
+
+    def score(settings: GraphCalibration) -> tuple[float, float]:
+        logs = []
+        for (graph, _), truth in zip(graphs, truths, strict=True):
+            logs.append(_log_belief_of_truth(infer(graph, settings), truth, operators))
+            step(f"mixing {settings.mixing or 0:g}, weights x {settings.weight_scale:g}")
+        means = np.concatenate(logs, axis=1).mean(axis=1)
+        best = int(np.argmax(means))
+        return float(means[best]), TEMPERATURES[best]
+
+    tried: dict[tuple[float | None, float], tuple[float, float]] = {}
+    best = GraphCalibration(mixing=MIXINGS[1])
+    for name, values in (("mixing", MIXINGS), ("weight_scale", WEIGHT_SCALES)):
+        for value in values:
+            settings = replace(best, **{name: value})  # type: ignore[arg-type]
+            key = (settings.mixing, settings.weight_scale)
+            if key not in tried:
+                tried[key] = score(settings)
+        mixing, scale = max(tried, key=lambda key: tried[key][0])
+        best = GraphCalibration(mixing, scale, tried[mixing, scale][1], tried[mixing, scale][0])
+    return best
+
+
+def inferences_needed(n_graphs: int) -> int:
+    """How many inferences `calibrate` runs."""
+    return n_graphs * (len(MIXINGS) + len(WEIGHT_SCALES) - 1)
+
+
+def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) -> Truth:
+    """For each variable with known values: its nodes that have one, and w(value) for each."""
+    by_variable = truth if isinstance(truth, Mapping) else {graph.variables[0]: truth}
+    if not isinstance(truth, Mapping) and len(graph.variables) > 1:
+        raise InputError(
+            "graphs: with several variables, give true values as a mapping from variable to values"
+        )
+    found: Truth = []
+    for name, values in by_variable.items():
+        nodes = graph.nodes_of(name)
+        column, _ = as_column(values, f"graphs: true values of {name!r}", allow_missing=True)
+        if len(column) != len(nodes):
+            raise InputError(
+                f"graphs: expected a true value for each of the {len(nodes)} nodes of {name!r}, got {len(column)}"
+            )
+        known = np.flatnonzero(~missing_rows(column, f"graphs: true values of {name!r}"))
+        found.append((name, known, assign(operators.embeddings[name].states, column[known])))
+    return found
+
+
+def _log_belief_of_truth(
+    beliefs: Beliefs, truth: Truth, operators: ProbabilityOperators
+) -> NDArray[np.float64]:
+    """Log-probability of each known value at each temperature, (temperatures, nodes)."""
+    parts = []
+    for name, nodes, measures in truth:
+        product = beliefs[name].log_products_at_support()[nodes]
+        prior = np.log(operators.support_weights(name))
+        rows = []
+        for temperature in TEMPERATURES:
+            logs = product / temperature + prior
+            mass = np.exp(logs - logs.max(axis=1, keepdims=True))
+            mass /= mass.sum(axis=1, keepdims=True)
+            found = np.asarray(measures.multiply(mass).sum(axis=1)).reshape(-1)
+            rows.append(np.log(np.maximum(found, np.finfo(np.float64).tiny)))
+        parts.append(np.stack(rows))
+    return np.concatenate(parts, axis=1)
