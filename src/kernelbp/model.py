@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, Literal
@@ -401,7 +401,7 @@ class Model:
             try:
                 chosen = calibrate(graphs, infer, operators, bar.advance)
             except BaseException:
-                self._apply(fitted.calibration)
+                self._fitted, self._operators = fitted, {}
                 raise
         self._apply(chosen)
 
