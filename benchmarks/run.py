@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import denoising
 import paper_preset
 import picture
 import scaling
@@ -22,7 +23,7 @@ from rich.progress import Progress
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-BENCHMARKS = {"paper_preset": paper_preset.run, "scaling": scaling.run}
+BENCHMARKS = {"paper_preset": paper_preset.run, "denoising": denoising.run, "scaling": scaling.run}
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 

@@ -252,8 +252,8 @@ SPREAD = 0.6
 def vectors() -> tuple[Beliefs, np.ndarray, np.ndarray]:
     """Belief of x given z = A x + noise, x a standard normal vector; and its exact mean and deviation."""
     rng = np.random.default_rng(4)
-    x = rng.standard_normal((4000, 2))
-    z = x @ TURN.T + SPREAD * rng.standard_normal((4000, 2))
+    x = rng.standard_normal((1500, 2))
+    z = x @ TURN.T + SPREAD * rng.standard_normal((1500, 2))
     model = Model(
         {"x": Gaussian(0.7), "z": Gaussian(0.25)},
         {"seen": Relation("x", "z", evidence="likelihood")},

@@ -81,7 +81,7 @@ def calibrate(
     best = GraphCalibration(mixing=MIXINGS[1])
     for name, values in (("mixing", MIXINGS), ("weight_scale", WEIGHT_SCALES)):
         for value in values:
-            settings = replace(best, **{name: value})  # type: ignore[arg-type]
+            settings = replace(best, **{name: value})
             key = (settings.mixing, settings.weight_scale)
             if key not in tried:
                 tried[key] = score(settings)

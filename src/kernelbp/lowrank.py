@@ -65,7 +65,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class LowRank:
-    """The factorisation of a kernel matrix, :math:`K \\approx R^\\top R`.
+    """The factorisation of a kernel matrix, K ~ R' R.
 
     Attributes
     ----------

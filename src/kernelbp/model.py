@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelbp.calibration import GraphCalibration, calibrate, inferences_needed
 from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError
@@ -116,6 +116,10 @@ class Relation:
             raise InputError(
                 f"symmetric: a symmetric relation joins a variable with itself, got {self.first!r} and {self.second!r}"
             )
+        if self.symmetric and isinstance(self.potential, np.ndarray):
+            square = self.potential.shape[0] == self.potential.shape[1]
+            if not square or not np.allclose(self.potential, self.potential.T):
+                raise InputError("potential: the table of a symmetric relation should equal its own transpose")
         named = isinstance(self.evidence, str) and self.evidence in ("likelihood", "posterior")
         if not (self.evidence is None or named or is_estimator(self.evidence)):
             raise InputError(
@@ -153,7 +157,7 @@ class Fitted:
     relations: Mapping[str, LearnedRelation]
     known: Mapping[str, KnownRelation]
     marginal: MarginalForm
-    calibration: GraphCalibration = GraphCalibration()
+    calibration: GraphCalibration = field(default_factory=GraphCalibration)
 
     @cached_property
     def marginals(self) -> dict[str, Marginal]:
@@ -514,7 +518,9 @@ class Model:
             wiring, operators, evidence, weights, graph.readings, precision, start, choice["normalization"]
         )
         plan = make_plan(choice["schedule"], wiring, graph.n_nodes, graph.shape)
-        exact = choice["schedule"] in ("auto", "tree") and is_forest(graph.n_nodes, *wiring.ends)
+        # Two passes over a tree are exact only where a message does not depend on the one that answers it.
+        unweighted = not state.weights
+        exact = choice["schedule"] in ("auto", "tree") and unweighted and is_forest(graph.n_nodes, *wiring.ends)
         verdict = run(
             state,
             plan,
@@ -692,6 +698,8 @@ class Model:
             value = getattr(self, name)
             if value is not None and (value < 1 or int(value) != value):
                 raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}")
+        if self.mixing is not None and not 0 <= self.mixing <= 1:
+            raise InputError(f"mixing: expected a number from 0 to 1, got {self.mixing!r}")
         if self.marginal not in ("parzen", "embedding"):
             raise InputError(f"marginal: expected 'parzen' or 'embedding', got {self.marginal!r}")
 
@@ -718,6 +726,7 @@ class Model:
     ) -> KnownRelation:
         """Check a potential: callable, or a table that fits its variables' landmarks."""
         given, ends = relation.potential, (relation.first, relation.second)
+        assert given is not None
         points = None
         if not callable(given):
             for axis, end in enumerate(ends):
@@ -728,7 +737,7 @@ class Model:
                     )
             points = (landmarks[ends[0]], landmarks[ends[1]])
         kinds = (examples[ends[0]].kind, examples[ends[1]].kind)
-        potential = Potential(given, kinds, points, name)  # type: ignore[arg-type]
+        potential = Potential(given, kinds, points, name)
         return KnownRelation(relation.first, relation.second, potential)
 
     def _checked_landmarks(self, kinds: Mapping[str, Kind]) -> dict[str, Column]:
@@ -839,6 +848,8 @@ def _initial_state(
             if not unit:
                 largest = logs.max(axis=1, keepdims=True)
                 logs -= largest
+                own = evidence.fixed[index].nodes
+                largest[own[(own >= begin) & (own < end)] - begin] = 0.0  # not part of the model any more
                 log_scale += float(largest.sum())
             values = np.exp(logs)
             product[begin:end] = np.where(negative, -values, values)

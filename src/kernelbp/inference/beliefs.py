@@ -181,9 +181,9 @@ class VariableBeliefs:
         likeness = self._source.operators.resolution(self.variable, self._marginal.atoms, column)
         if likeness is not None and self._kind.form == "scalar":
             atoms = self._marginal.atoms[:, 0]
-            values = column[self._collect(lambda mass: _highest(mass, atoms, column[:, 0])).astype(np.intp)]
+            values = column[self._choose(lambda mass: _highest(mass, atoms, column[:, 0]))]
         elif likeness is not None:
-            values = column[self._collect(lambda mass: (mass @ likeness).argmax(axis=1)).astype(np.intp)]
+            values = column[self._choose(lambda mass: (mass @ likeness).argmax(axis=1))]
         elif candidates is None:
             with np.errstate(divide="ignore"):
                 log_prior = np.log(self._marginal.heights)
@@ -354,6 +354,13 @@ class VariableBeliefs:
             return reduce(np.empty((0, len(self._marginal.atoms))))
         return np.concatenate(parts)
 
+    def _choose(self, choice: Callable[[Matrix], NDArray[np.intp]]) -> NDArray[np.intp]:
+        """For each node the number of what is chosen from its masses."""
+        result = np.empty(self.n_nodes, dtype=np.intp)
+        for part, mass in self._masses():
+            result[part] = choice(mass)
+        return result
+
     def _collect_logs(self, points: Column, reduce: Callable[[Matrix], Array], dtype: Any) -> Array:
         result = np.empty(self.n_nodes, dtype=dtype)
         for part, logs in self._log_products(points):
@@ -368,8 +375,7 @@ class VariableBeliefs:
                 log_prior = np.log(prior)
             return self._collect_logs(candidates, lambda logs: (logs + log_prior).argmax(axis=1), np.intp)
         likeness = np.asarray(self._facts.kernel(self._marginal.atoms, candidates), dtype=np.float64)
-        best: NDArray[np.intp] = self._collect(lambda mass: (mass @ likeness).argmax(axis=1)).astype(np.intp)
-        return best
+        return self._choose(lambda mass: (mass @ likeness).argmax(axis=1))
 
     def _frequency(self, column: Column) -> Matrix:
         """Marginal probability of finite values, 0 for those never seen."""

@@ -143,7 +143,7 @@ MANTISSA, ONE, BIAS, SHIFT = 0x7FFFFF, 0x3F800000, 127, 23
 
 
 def _power(row: Array, weight: Any, out: Array, scratch: Array) -> None:
-    """out = row ** weight for a positive row; `scratch` has two rows of the same size."""
+    """Raise a positive row to a power, into `out`; `scratch` has two rows of the same size."""
     raise TypeError("compiled code only")
 
 

@@ -158,7 +158,7 @@ def update_plainly(state: State, phase: Phase, damping: float, changes: Array) -
 
 
 def log_magnitude(messages: Array) -> Array:
-    """log |m|, with zeros taken as the smallest number there is."""
+    """Logarithm of |m|, with zeros taken as the smallest number there is."""
     magnitude = np.abs(messages)
     np.maximum(magnitude, np.finfo(messages.dtype).tiny, out=magnitude)
     return np.log(magnitude, out=magnitude)

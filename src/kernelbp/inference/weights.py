@@ -47,12 +47,15 @@ def spanning_tree_weights(n_nodes: int, edges: Indices, shape: tuple[int, ...] |
     """
     if not len(edges):
         return np.empty(0)
-    if shape is not None and _is_plain_grid(shape, edges):
-        return _grid_resistances(shape, edges)
     components, labels = csgraph.connected_components(_adjacency(n_nodes, edges), directed=False)
     if len(edges) == n_nodes - components:
         return np.ones(len(edges))
-    weights = _exact(n_nodes, edges, labels) if n_nodes <= EXACT_NODES else _sampled(n_nodes, edges, labels)
+    if shape is not None and _is_plain_grid(shape, edges):
+        weights = _grid_resistances(shape, edges)
+    elif n_nodes <= EXACT_NODES:
+        weights = _exact(n_nodes, edges, labels)
+    else:
+        weights = _sampled(n_nodes, edges, labels)
     return np.clip(weights, np.finfo(np.float64).tiny, 1.0)
 
 

@@ -178,7 +178,7 @@ def domain(kernel: Kernel) -> Domain:
     offered = getattr(require_kernel(kernel, "kernel"), "domain", None)
     for known in get_args(Domain):
         if isinstance(offered, str) and offered == known:
-            return known  # type: ignore[no-any-return]
+            return known
     return "real" if _takes_vectors(kernel) else "other"
 
 

@@ -12,6 +12,10 @@ Three predictors give :math:`p(y)`, all read through the same `Calibration`:
 - a scikit-learn classifier of the state nearest to x (`ClassifierEvidence`);
 - a scikit-learn regressor of x itself, with Gaussian residuals (`RegressorEvidence`).
 
+A prediction is believed by a power, the inverse of its temperature, and states are offset so that on
+average over readings each is as probable as it is: the intercepts of maximum likelihood. (Without them a
+regression, which shrinks to the mean already, would be shrunk once more by the marginal.)
+
 Everything that is chosen (ridge, smoothing, temperature, share of the marginal) is chosen by the mean of
 :math:`\log w(x)^\top r(y)` over held-out pairs: the same score, in nats a pair, as in `tuning`. Held out are blocks
 of consecutive pairs, dealt to the folds in turn: pairs that follow each other often share a picture or a
@@ -21,9 +25,10 @@ chain, and their features overlap, so that single pairs held out at random would
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +56,9 @@ __all__ = [
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Link = Literal["log", "linear"]
 
+LINKS: tuple[Link, ...] = ("log", "linear")
 FOLDS = 3
 BLOCKS = 10
 """Blocks of consecutive pairs in each fold."""
@@ -72,6 +79,12 @@ WIDTHS = (0.0, 0.8, 1.8, 4.0)
 """Smoothing of a ridge regression's states, in units of the distance between neighbours."""
 RATIO_FLOOR = 1e-2
 """A linear regression of probabilities is kept above this share of the marginal."""
+MOST_RATIO = 50.0
+"""And, where it is used as it is, within this many times the marginal."""
+MATCHING_STEPS = 20
+MATCHED = 0.02
+"""Iterative scaling ends when average probabilities are within this share of the marginal."""
+MOST_FACTOR = 1e6
 PROBABILITY_FLOOR = 1e-12
 """A classifier's probabilities are kept above this."""
 UNCALIBRATED = 0.1
@@ -86,16 +99,20 @@ class Calibration:
     ----------
     temperature : ratios are raised to one over this: above 1 the predictor was too sure of itself
     share : of the marginal mixed in: no prediction rules a state out
+    factors : (q,) by which states are multiplied so that ratios are 1 on average over readings, too
     score : held-out mean log density ratio, nats a pair; None if there were too few pairs to hold any out
     """
 
     temperature: float
     share: float
+    factors: Matrix
     score: float | None
 
     def ratio(self, logs: Matrix, prior: Matrix) -> Matrix:
         """Density ratios (n, q) with mean 1 under the prior (q,), from those of a predictor (log, any scale)."""
         ratio = _tempered(logs, prior, self.temperature)
+        ratio *= self.factors
+        ratio /= ratio @ prior[:, None]
         ratio *= 1 - self.share
         ratio += self.share
         return ratio
@@ -112,6 +129,7 @@ class RidgePosterior:
     prior : (q,) marginal of the states
     ridge : the paper's lambda
     width : smoothing along the states, in units of the distance between neighbours
+    link : how predicted ratios become log ratios: their "log", floored, or "linear", as in discriminant analysis
     calibration : how far it is believed
     """
 
@@ -121,6 +139,7 @@ class RidgePosterior:
     prior: Matrix
     ridge: float
     width: float
+    link: Link
     calibration: Calibration
 
     @property
@@ -131,7 +150,7 @@ class RidgePosterior:
     def ratio(self, readings: Column, basis: Basis) -> Matrix:
         """P(y | x) up to scale at the states, (n, q)."""
         predicted = basis.coordinates(readings).T @ self.weights + self.offset
-        return self.calibration.ratio(_log_ratio(predicted, self.base), self.prior)
+        return self.calibration.ratio(_log_ratio(predicted, self.base, self.link), self.prior)
 
 
 @dataclass(frozen=True)
@@ -232,29 +251,30 @@ def fit_posterior(
     spread = blurs(states, WIDTHS)
     scored = _scored(folds)
     if not len(scored):
-        ridge, width = ridges[len(ridges) // 2], 0.0
-        calibration = Calibration(1.0, UNCALIBRATED, None)
+        ridge, width, link = ridges[len(ridges) // 2], 0.0, LINKS[0]
+        calibration = _uncalibrated(len(prior))
     else:
         few = scored[_thinned(len(scored), FEW_SCORED)]
         solvers = [_Solver(whole - part) for part in sums]
         coordinates = {f: basis.coordinates(readings[few[folds[few] == f]]) for f in range(FOLDS)}
-        best = (-np.inf, 0.0, 0)
+        best = (-np.inf, 0.0, 0, LINKS[0])
         for ridge in ridges:
             plain, base = _held_out(few, folds, coordinates, solvers, ridge)
-            for index, blur in enumerate(spread):
-                logs = _log_ratio(plain @ blur, base @ blur)
+            for (index, blur), link in itertools.product(enumerate(spread), LINKS):
+                logs = _log_ratio(plain @ blur, base @ blur, link)
                 score = _calibrate(logs, measures[few], prior).score
                 assert score is not None
                 if score > best[0] + 1e-9:
-                    best = (score, ridge, index)
-        _, ridge, index = best
+                    best = (score, ridge, index, link)
+        _, ridge, index, link = best
         coordinates = {f: basis.coordinates(readings[scored[folds[scored] == f]]) for f in range(FOLDS)}
         plain, base = _held_out(scored, folds, coordinates, solvers, ridge)
-        logs = _log_ratio(plain @ spread[index], base @ spread[index])
+        logs = _log_ratio(plain @ spread[index], base @ spread[index], link)
         width, calibration = WIDTHS[index], _calibrate(logs, measures[scored], prior)
     blur = spread[WIDTHS.index(width)]
     weights, offset = _Solver(whole).at(ridge)
-    return RidgePosterior(weights @ blur, offset @ blur, prior @ blur, prior, ridge, width, calibration)
+    base = prior @ blur
+    return RidgePosterior(weights @ blur, offset @ blur, base, prior, ridge, width, link, calibration)
 
 
 @dataclass(frozen=True)
@@ -316,11 +336,13 @@ class _Solver:
         values, self.vectors = eigh(auto)
         self.values = np.maximum(values, 0.0)
         self.cross = self.vectors.T @ cross
+        # Deviations are differences of sums: what is smaller than their rounding error is not signal.
+        self.rounding = len(auto) * np.finfo(np.float64).eps * float(np.trace(sums.auto)) + _tiny()
 
     def at(self, ridge: float) -> tuple[Matrix, Matrix]:
         """Weights (l, q) and offset (q,)."""
         scale = self.values + ridge * self.count
-        kept = scale > len(scale) * np.finfo(np.float64).eps * max(float(scale.max(initial=0.0)), _tiny())
+        kept = scale > max(len(scale) * np.finfo(np.float64).eps * float(scale.max(initial=0.0)), self.rounding)
         shrunk = np.where(kept[:, None], self.cross / np.where(kept, scale, 1.0)[:, None], 0.0)
         weights = self.vectors @ shrunk
         return weights, self.base - self.mean @ weights
@@ -344,10 +366,12 @@ def _held_out(
     return predicted, base
 
 
-def _log_ratio(predicted: Matrix, base: Matrix) -> Matrix:
-    """Log of predicted probabilities over those on average, floored; 0 where the average is nothing."""
+def _log_ratio(predicted: Matrix, base: Matrix, link: Link) -> Matrix:
+    """Log ratios from predicted probabilities and those on average; 0 where the average is nothing."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.where(base > 0, predicted / base, 1.0)
+    if link == "linear":
+        return np.clip(ratio, -MOST_RATIO, MOST_RATIO) - 1
     logs: Matrix = np.log(np.maximum(ratio, RATIO_FLOOR))
     return logs
 
@@ -430,7 +454,7 @@ def fit_estimator(
 
     dimension = hidden.shape[1]
     scales = np.ones(dimension)
-    calibration = Calibration(1.0, UNCALIBRATED, None)
+    calibration = _uncalibrated(len(prior))
     if len(scored):
         predicted = held_out(lambda made, _, new: _predict(made, readings[new], dimension), dimension)
         square = ((predicted - hidden[scored]) ** 2).mean(axis=0)
@@ -515,27 +539,47 @@ def _calibrate_or_not(
     logs: Callable[[], Matrix], measures: sparse.csr_array, scored: Indices, prior: Matrix
 ) -> Calibration:
     if not len(scored):
-        return Calibration(1.0, UNCALIBRATED, None)
+        return _uncalibrated(len(prior))
     return _calibrate(logs(), measures[scored], prior)
+
+
+def _uncalibrated(size: int) -> Calibration:
+    return Calibration(1.0, UNCALIBRATED, np.ones(size), None)
 
 
 def _calibrate(logs: Matrix, measures: sparse.csr_array, prior: Matrix) -> Calibration:
     """The temperature and share with the best held-out score, for log ratios (n, q) of n pairs."""
     shares = np.asarray(SHARES)
-    found: dict[float, tuple[float, float]] = {}
+    found: dict[float, tuple[float, float, Matrix]] = {}
 
     def score(temperature: float) -> float:
         if temperature not in found:
             ratio = _tempered(logs, prior, temperature)
+            factors = _matched(ratio, prior)
+            ratio *= factors
+            ratio /= ratio @ prior[:, None]
             value = np.asarray(measures.multiply(ratio).sum(axis=1)).reshape(-1, 1)
             scores = np.log((1 - shares) * value + shares).mean(axis=0)
             best = int(np.argmax(scores))
-            found[temperature] = float(scores[best]), float(shares[best])
+            found[temperature] = float(scores[best]), float(shares[best]), factors
         return found[temperature][0]
 
     centre = _climb(score, TEMPERATURES, TEMPERATURES.index(1.0))
     best = max((centre * step for step in REFINED), key=score)
-    return Calibration(best, found[best][1], found[best][0])
+    score_found, share, factors = found[best]
+    return Calibration(best, share, factors, score_found)
+
+
+def _matched(ratio: Matrix, prior: Matrix) -> Matrix:
+    """Factors (q,) of the states that make every ratio 1 on average over readings, by iterative scaling."""
+    factors = np.ones(len(prior))
+    for _ in range(MATCHING_STEPS):
+        totals = ratio @ (prior * factors)
+        average = factors * ((1 / totals) @ ratio) / len(ratio)
+        factors = np.clip(factors / np.maximum(average, _tiny()), 1 / MOST_FACTOR, MOST_FACTOR)
+        if np.abs(average[prior > 0] - 1).max() < MATCHED:
+            break
+    return factors
 
 
 def _climb(score: Callable[[float], float], ladder: tuple[float, ...], start: int) -> float:

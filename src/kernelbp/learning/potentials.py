@@ -83,7 +83,7 @@ class Potential:
             return table.T if toward == 0 else table
         where = self.kinds[toward].restore(points)[None, :]
         known = self.kinds[1 - toward].restore(values)[:, None]
-        arguments = (where, known) if toward == 0 else (known, where)
+        arguments: tuple[Array, ...] = (where, known) if toward == 0 else (known, where)
         if readings is not None:
             arguments = (*arguments, readings.reshape(len(readings), 1, *readings.shape[1:]))
         shape = (len(values), len(points))
