@@ -54,7 +54,7 @@ def _ours_and_theirs(axes: Any, found: Results, over: str) -> None:
     authors = [(x, y) for x, y in zip(where, found.column("authors' RMSE"), strict=True) if y is not None]
     axes.plot(*zip(*authors, strict=True), "s--", color=THEIRS, label="the authors' program")
     axes.set_ylabel("RMSE")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * max(found.column("RMSE mode") + [error for _, error in authors]))
 
 
 def learning(axes: Any, found: Results) -> None:
@@ -77,6 +77,10 @@ def iteration_by_edges(axes: Any, found: Results) -> None:
 
 def _straight(axes: Any, sizes: list[float], times: list[float]) -> None:
     """Log-log, with a line of slope 1 through the last point to compare with."""
+    from matplotlib.ticker import NullFormatter
+
     sizes_, times_ = np.asarray(sizes, float), np.asarray(times, float)
     axes.loglog(sizes_, times_, "o-", color=OURS, label=f"measured, exponent {exponent(sizes_, times_):.2f}")
     axes.loglog(sizes_, times_[-1] * sizes_ / sizes_[-1], ":", color=PLAIN, label="linear")
+    # Powers of ten are enough: labels in between run into each other.
+    axes.xaxis.set_minor_formatter(NullFormatter())

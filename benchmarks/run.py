@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import denoising
+import numpy as np
 import paper_preset
 import picture
 import scaling

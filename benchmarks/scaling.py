@@ -35,8 +35,13 @@ STEEPEST = 1.1
 """Largest exponent that counts as linear."""
 FLATTEST = 0.10
 """Largest relative difference that counts as constant."""
-STAGES = {"merge s": "collect", "bases s": "embed_variable", "moments s": "relation_moments"}
-"""Stages of learning, and the function of `kernelbp.model` that each is."""
+STAGES = {
+    "merge s": "collect",
+    "bases s": "embed_variable",
+    "moments s": "relation_moments",
+    "smoothing s": "fit_smoothing",
+}
+"""Stages of learning, and the function of `kernelbp.model` that each is (left out where there is none)."""
 PLAIN: dict[str, Any] = {
     "conditionals": "embedding",
     "weighting": "bethe",
@@ -191,7 +196,7 @@ def iteration_by_edges(settings: Settings) -> Results:
     sides = (100, 180, 320, 560) if settings.quick else (100, 180, 320, 560, 1000)
     rows = []
     for side in settings.progress.track(sides, description="scaling: iteration by edges"):
-        found = measured_apart(side, iterations=20 if side < 500 else 4)
+        found = measured_apart(side, iterations=20 if side < 500 else 10)
         rows.append(
             (
                 f"{side} x {side}",

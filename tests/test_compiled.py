@@ -151,9 +151,11 @@ def test_powers_of_messages_are_accurate_over_their_whole_range(dtype, least, ac
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_weighted_messages_are_kept_above_their_floor(dtype):
+@pytest.mark.parametrize("size", [1.0, 1e-12, 1e-30, 1e12])
+def test_weighted_messages_are_kept_above_their_floor(dtype, size):
+    """Also small ones, such as a potential makes of contradicting neighbours: zeros would divide by zero."""
     floor = FLOORS[np.dtype(dtype)]
-    made = np.array([[0.5, 0.0, 0.25], [1.0, 0.0, 0.0]], dtype=dtype)
+    made = np.array([[0.5, 0.0, 0.25], [1.0, 0.0, 0.0]], dtype=dtype) * dtype(size)
     messages, powers = np.ones((2, 3), dtype), np.ones((2, 3), dtype)
     rows = np.arange(2)
     changes = np.zeros(2)

@@ -199,7 +199,8 @@ class Model:
         Most states of a variable in probability conditionals: trades speed for accuracy. By default it
         grows slowly with the number of pairs (16 to 64 for numbers, up to 128 for other variables).
     mixing : float, optional
-        Share of independence mixed into every relation; fitted to held-out pairs if not given.
+        Share of independence mixed into every relation between hidden variables; fitted to held-out
+        pairs if not given.
     landmarks : mapping from variable name to values, optional
         Your own support points for some variables.
     marginal : "parzen" or "embedding"
@@ -368,8 +369,14 @@ class Model:
                 if second.only_read:
                     smoothing = Smoothing((0.0, 0.0), 1.0, None)
                 else:
+                    read = self._has_no_nodes(relation.second)
                     smoothing = fit_smoothing(
-                        tables[name], states, measures, symmetric=relation.symmetric, mixing=self.mixing
+                        tables[name],
+                        states,
+                        measures,
+                        symmetric=relation.symmetric,
+                        only_read=read,
+                        mixing=None if read else self.mixing,
                     )
                 spread = [blurs(s, (w,))[0] for s, w in zip(states, smoothing.widths, strict=True)]
                 learned[name] = LearnedRelation(
@@ -415,7 +422,9 @@ class Model:
         relations = fitted.relations
         if calibration.mixing is not None:
             relations = {
-                name: replace(r, smoothing=replace(r.smoothing, mixing=calibration.mixing))
+                name: r
+                if self._has_no_nodes(r.second)
+                else replace(r, smoothing=replace(r.smoothing, mixing=calibration.mixing))
                 for name, r in relations.items()
             }
         self._fitted = replace(fitted, relations=relations, calibration=calibration)
@@ -703,6 +712,10 @@ class Model:
         if self.marginal not in ("parzen", "embedding"):
             raise InputError(f"marginal: expected 'parzen' or 'embedding', got {self.marginal!r}")
 
+    def _has_no_nodes(self, variable: str) -> bool:
+        """Whether a variable is only ever the second end, and so only ever read."""
+        return all(variable != r.first for r in self.relations.values())
+
     def _variables_in_use(self) -> dict[str, None]:
         return dict.fromkeys(end for r in self.relations.values() for end in (r.first, r.second))
 
@@ -761,7 +774,7 @@ MOST_COUNTED = 3
 """Readings that are vectors of more numbers than this are not counted unless asked for: states would be far apart."""
 TRIAL = 6_000
 """Pairs from which the posterior form is tried on readings that can be counted."""
-CLEARLY = 0.01
+CLEARLY = 0.05
 """Nats a pair by which it must be better than counting."""
 
 

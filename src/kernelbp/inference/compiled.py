@@ -97,7 +97,8 @@ def settle_weighted(
     for i in range(len(rows)):
         row = messages[rows[i]]
         fresh = made[i]
-        least = _largest(fresh) * row.dtype.type(floor)
+        _scale(fresh)  # first, so that the floor of a small message does not vanish itself
+        least = row.dtype.type(floor)
         for j in range(size):
             fresh[j] = max(fresh[j], least)
         if damping != 0:

@@ -62,18 +62,7 @@ class Potential:
             along = readings.reshape(len(readings), 1, 1, *readings.shape[1:])
             value = self.given(left, right, along)
             shape = (len(readings), len(first), len(second))
-        try:
-            table = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
-        except (TypeError, ValueError):
-            raise InputError(
-                f"relations[{self.name!r}]: potential should return numbers of shape {shape} by broadcasting, "
-                f"got shape {np.shape(value)}"
-            ) from None
-        if not np.isfinite(table).all() or (table < 0).any():
-            raise InputError(
-                f"relations[{self.name!r}]: potential should return finite numbers of at least 0"
-            )
-        return table
+        return self._checked(value, shape)
 
     def paired(self, toward: int, points: Column, values: Column, readings: Array | None) -> Matrix:
         """What n known values of one end say about points of the other, (n, q): entry by entry."""
@@ -86,8 +75,22 @@ class Potential:
         arguments: tuple[Array, ...] = (where, known) if toward == 0 else (known, where)
         if readings is not None:
             arguments = (*arguments, readings.reshape(len(readings), 1, *readings.shape[1:]))
-        shape = (len(values), len(points))
-        return np.broadcast_to(np.asarray(self.given(*arguments), dtype=np.float64), shape)
+        return self._checked(self.given(*arguments), (len(values), len(points))).copy()
+
+    def _checked(self, value: Any, shape: tuple[int, ...]) -> Matrix:
+        """What the user's function returned, broadcast to a shape (a view)."""
+        try:
+            table = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"relations[{self.name!r}]: potential should return numbers of shape {shape} by broadcasting, "
+                f"got shape {np.shape(value)}"
+            ) from None
+        if not np.isfinite(table).all() or (table < 0).any():
+            raise InputError(
+                f"relations[{self.name!r}]: potential should return finite numbers of at least 0"
+            )
+        return table
 
     def _looked_up(self, first: Column, second: Column) -> Matrix:
         assert self.landmarks is not None

@@ -25,7 +25,6 @@ from scipy import sparse
 
 from kernelbp.kernels import Kernel, domain
 from kernelbp.learning.examples import Table, VariableExamples
-from kernelbp.learning.simplex import project_onto_simplex
 from kernelbp.lowrank import pivoted_cholesky
 from kernelbp.values import Column
 
@@ -146,6 +145,8 @@ def assign(support: States, values: Column) -> sparse.csr_array:
     likeness = Normalised(support.kernel)
     if domain(support.kernel) == "finite":
         return sparse.csr_array(likeness(values, points))
+    from kernelbp.learning.simplex import project_onto_simplex
+
     blocks = []
     gram = likeness(points) ** support.power
     for begin in range(0, len(values), ASSIGN_BLOCK):

@@ -26,6 +26,9 @@ WIDTHS = (0.0, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0, 6.0)
 """Smoothing widths tried, in units of the distance between neighbouring states."""
 SHARES = (0.02, 0.05, 0.1, 0.2)
 """Shares of independence tried. With less than the least, messages on graphs with cycles may not settle."""
+EVIDENCE_SHARES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
+"""The same for relations through which values are only read: an outlying reading may say little, but what
+readings say is not to be drowned by neighbours."""
 MOST_SCORED = 20_000
 """Distinct held-out pairs scored in each fold."""
 SEED = 20110411
@@ -58,6 +61,7 @@ def fit_smoothing(
     measures: tuple[sparse.csr_array, sparse.csr_array],
     *,
     symmetric: bool,
+    only_read: bool,
     widths: tuple[float, float] | None = None,
     mixing: float | None = None,
 ) -> Smoothing:
@@ -69,13 +73,15 @@ def fit_smoothing(
     states : the states of both ends
     measures : w(x) of every distinct value of both ends, (u, q)
     symmetric : whether both ends are smoothed alike
+    only_read : whether the second end has no nodes, only readings
     """
     if widths is not None and mixing is not None:
         return Smoothing(widths, mixing, None)
     tried = WIDTHS if widths is None else ()
     first_blurs = blurs(states[0], tried or (widths or (0.0, 0.0))[:1])
     second_blurs = first_blurs if symmetric else blurs(states[1], tried or (widths or (0.0, 0.0))[1:])
-    shares = np.asarray(SHARES if mixing is None else (mixing,))
+    tried_shares = EVIDENCE_SHARES if only_read else SHARES
+    shares = np.asarray(tried_shares if mixing is None else (mixing,))
     scores = np.zeros((len(first_blurs), len(second_blurs), len(shares)))
     total = 0.0
     for training, held_out in _folds(table):
@@ -94,7 +100,7 @@ def fit_smoothing(
                 scores[i, j] += counts @ np.log(np.maximum(mixed, np.finfo(np.float64).tiny))
         total += counts.sum()
     if not total:
-        return Smoothing(widths or (0.0, 0.0), SHARES[2] if mixing is None else mixing, None)
+        return Smoothing(widths or (0.0, 0.0), tried_shares[2] if mixing is None else mixing, None)
     if symmetric:
         scores[~np.eye(len(first_blurs), dtype=bool)] = -np.inf
     best = np.unravel_index(int(np.argmax(scores)), scores.shape)
