@@ -177,13 +177,17 @@ class LearnedOnAGraph:
         listed = [(a, b, f"{a}-{b}") for a, b in self.edges]
         self.silent = Graph.from_edges(listed, variables=[f"x{i}" for i in range(N_LEARNED)])
         self.nodes = np.log(np.stack([self.counted(hidden[:, i]) for i in range(N_LEARNED)]))
-        self.logs = [np.log(self.ratio(hidden[:, a], hidden[:, b], mixing)) for a, b in self.edges]
+        chosen = {name: r["mixing"] for name, r in self.model.settings_["relations"].items()}
+        self.logs = [
+            np.log(self.ratio(hidden[:, a], hidden[:, b], chosen[f"{a}-{b}"])) for a, b in self.edges
+        ]
         self.graph = self.silent
         rng = np.random.default_rng(seed)
         for node in rng.choice(N_LEARNED, 3, replace=False):
             seen = int(rng.integers(3))
             self.graph = self.graph.observe(f"seen {node}", [seen], nodes=[node])
-            self.nodes[node] += np.log(self.ratio(hidden[:, node], read[:, node], mixing))[:, seen]
+            speaking = self.ratio(hidden[:, node], read[:, node], chosen[f"seen {node}"])
+            self.nodes[node] += np.log(speaking)[:, seen]
 
     def counted(self, *columns: np.ndarray) -> np.ndarray:
         table = np.zeros((3,) * len(columns))

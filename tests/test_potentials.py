@@ -162,11 +162,13 @@ def test_known_and_learned_relations_meet_in_one_model():
     seen_y = np.where(rng.random(3000) < 0.7, seen_x, rng.choice(LEVELS, 3000))
     relations = {"near": Relation("x", "x", potential=closeness), "read": Relation("x", "y")}
     model = Model(
-        {"x": Delta(), "y": Delta()}, relations, mixing=0.0, landmarks={"x": LEVELS, "y": LEVELS}
+        {"x": Delta(), "y": Delta()}, relations, landmarks={"x": LEVELS, "y": LEVELS}
     ).fit({"read": (seen_x, seen_y)})
     graph = Graph.chain(2, variable="x", relation="near").observe("read", [5], nodes=[0])
     prior = np.array([(seen_x == level).mean() for level in LEVELS])
-    speaking = np.array([(seen_y[seen_x == level] == 5).mean() for level in LEVELS])
+    share = model.settings_["relations"]["read"]["mixing"]
+    speaking = np.array([(seen_y[seen_x == level] == 5).mean() for level in LEVELS]) / (seen_y == 5).mean()
+    speaking = (1 - share) * speaking + share
     table = closeness(np.array(LEVELS)[:, None], np.array(LEVELS))
     expected = by_enumeration(np.array([prior * speaking, prior]), [(0, 1)], [table])
     found = model.infer(graph, dtype=np.float64)

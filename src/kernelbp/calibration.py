@@ -2,7 +2,10 @@
 
 A few numbers cannot be told from pairs alone: how much independence to mix into the relations, how strongly to
 weight the edges, how far to trust the belief that comes out. Given graphs with known values, inference is
-run on them and the belief of the truth is scored (mean log-probability, a proper score).
+run on them and the belief of the truth is scored by a proper score: on numbers the ranked probability
+score (the squared distance of distribution functions, in the units of the numbers), elsewhere the
+log-probability of the true state. (On photographs the logarithm picks weights and temperatures whose means are
+0.1 dB worse.)
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from scipy import sparse
 from kernelbp.errors import InputError
 from kernelbp.graph import Graph
 from kernelbp.inference.beliefs import Beliefs
+from kernelbp.kernels import domain
 from kernelbp.learning.operators import ProbabilityOperators
 from kernelbp.learning.probability import assign
 from kernelbp.values import as_column, missing_rows
@@ -39,7 +43,7 @@ class GraphCalibration:
     mixing : share of independence in every learned relation; None to keep what pairs decided
     weight_scale : factor on the edge weights of tree-reweighted inference
     temperature : what the logarithm of evidence and messages is divided by when a belief is read
-    score : mean log-probability of the truth on its states, nats a node; None if not fitted
+    score : mean score of the truth, larger is better; None if not fitted
     """
 
     mixing: float | None = None
@@ -71,7 +75,7 @@ def calibrate(
     def score(settings: GraphCalibration) -> tuple[float, float]:
         logs = []
         for (graph, _), truth in zip(graphs, truths, strict=True):
-            logs.append(_log_belief_of_truth(infer(graph, settings), truth, operators))
+            logs.append(_scores_of_truth(infer(graph, settings), truth, operators))
             step(f"mixing {settings.mixing or 0:g}, weights x {settings.weight_scale:g}")
         means = np.concatenate(logs, axis=1).mean(axis=1)
         best = int(np.argmax(means))
@@ -115,20 +119,35 @@ def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) ->
     return found
 
 
-def _log_belief_of_truth(
-    beliefs: Beliefs, truth: Truth, operators: ProbabilityOperators
-) -> NDArray[np.float64]:
-    """Log-probability of each known value at each temperature, (temperatures, nodes)."""
+def _scores_of_truth(beliefs: Beliefs, truth: Truth, operators: ProbabilityOperators) -> NDArray[np.float64]:
+    """Score of each known value at each temperature, (temperatures, nodes)."""
     parts = []
     for name, nodes, measures in truth:
         product = beliefs[name].log_products_at_support()[nodes]
         prior = np.log(operators.support_weights(name))
+        points = operators.support(name)
+        numbers = domain(operators.embeddings[name].kernel) == "real" and points.shape[1:] == (1,)
         rows = []
         for temperature in TEMPERATURES:
             logs = product / temperature + prior
             mass = np.exp(logs - logs.max(axis=1, keepdims=True))
             mass /= mass.sum(axis=1, keepdims=True)
-            found = np.asarray(measures.multiply(mass).sum(axis=1)).reshape(-1)
-            rows.append(np.log(np.maximum(found, np.finfo(np.float64).tiny)))
+            rows.append(
+                _ranked_score(mass, measures, points[:, 0]) if numbers else _log_score(mass, measures)
+            )
         parts.append(np.stack(rows))
     return np.concatenate(parts, axis=1)
+
+
+def _log_score(mass: NDArray[np.float64], truth: sparse.csr_array) -> NDArray[np.float64]:
+    found = np.asarray(truth.multiply(mass).sum(axis=1)).reshape(-1)
+    return np.log(np.maximum(found, np.finfo(np.float64).tiny))
+
+
+def _ranked_score(
+    mass: NDArray[np.float64], truth: sparse.csr_array, points: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Minus the integral of the squared difference of the two distribution functions over the states."""
+    order = np.argsort(points)
+    apart = np.cumsum((mass - truth.toarray())[:, order], axis=1)[:, :-1]
+    return -(apart**2) @ np.diff(points[order])

@@ -119,7 +119,9 @@ class Relation:
         if self.symmetric and isinstance(self.potential, np.ndarray):
             square = self.potential.shape[0] == self.potential.shape[1]
             if not square or not np.allclose(self.potential, self.potential.T):
-                raise InputError("potential: the table of a symmetric relation should equal its own transpose")
+                raise InputError(
+                    "potential: the table of a symmetric relation should equal its own transpose"
+                )
         named = isinstance(self.evidence, str) and self.evidence in ("likelihood", "posterior")
         if not (self.evidence is None or named or is_estimator(self.evidence)):
             raise InputError(
@@ -206,7 +208,7 @@ class Model:
     marginal : "parzen" or "embedding"
         How marginals of numeric variables are estimated.
     merge : bool
-        Whether equal values are merged with counts: the same result, much faster.
+        Whether equal values are merged with counts: much faster, and the same up to `residual`.
     inference : mapping, optional
         Defaults of `infer` for this model, by keyword.
 
@@ -325,10 +327,12 @@ class Model:
         """
         self._check_settings()
         to_learn = {name: relation for name, relation in self.relations.items() if relation.potential is None}
-        examples, tables = collect(to_learn, {} if pairs is None else pairs, merge=self.merge)
-        for name, relation in to_learn.items():
-            for index, variable in enumerate((relation.first, relation.second)):
-                check_values(self.variables[variable], examples[variable].values, f"pairs[{name!r}][{index}]")
+        examples, tables = collect(
+            to_learn,
+            {} if pairs is None else pairs,
+            merge=self.merge,
+            check=lambda variable, column, name: check_values(self.variables[variable], column, name),
+        )
         landmarks = self._checked_landmarks({name: e.kind for name, e in examples.items()})
         for name in self._variables_in_use():
             if name not in examples:
@@ -529,7 +533,9 @@ class Model:
         plan = make_plan(choice["schedule"], wiring, graph.n_nodes, graph.shape)
         # Two passes over a tree are exact only where a message does not depend on the one that answers it.
         unweighted = not state.weights
-        exact = choice["schedule"] in ("auto", "tree") and unweighted and is_forest(graph.n_nodes, *wiring.ends)
+        exact = (
+            choice["schedule"] in ("auto", "tree") and unweighted and is_forest(graph.n_nodes, *wiring.ends)
+        )
         verdict = run(
             state,
             plan,
@@ -538,7 +544,8 @@ class Model:
             tolerance=choice["tolerance"],
             damping=0.0 if exact else choice["damping"],
             exact_in_one=exact,
-            accelerate=not operators.signed,
+            # Extrapolation takes an iteration for one map; residual scheduling makes each a different one.
+            accelerate=not operators.signed and choice["schedule"] != "residual",
             progress=progress,
         )
         temperature = 1.0 if operators.signed else fitted.calibration.temperature

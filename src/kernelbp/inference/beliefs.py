@@ -77,7 +77,7 @@ class VariableBeliefs:
         """The values at which beliefs are tabulated: a grid on R, else (a selection of) training values."""
         return self._kind.restore(self._marginal.atoms)
 
-    def density(self, points: Any) -> Matrix:
+    def density(self, points: Any, *, nodes: ArrayLike | None = None) -> Matrix:
         """Belief at given points, shape (nodes, points).
 
         On R^d a density that integrates to one; on finite values a probability. A node fixed to a
@@ -86,6 +86,8 @@ class VariableBeliefs:
         Parameters
         ----------
         points : array of values
+        nodes : numbers of the nodes wanted (within this variable), optional
+            By default all.
 
         Raises
         ------
@@ -93,30 +95,28 @@ class VariableBeliefs:
             On variables that have no density.
         """
         column = self._as_values(points, "points")
-        kind = domain(self._facts.kernel)
-        if kind == "finite":
-            return self._finite_density(column)
-        parzen = self._marginal.density
-        if parzen is None:
+        chosen = self._chosen(nodes)
+        if domain(self._facts.kernel) == "finite":
+            return self._finite_density(column)[chosen]
+        prior_density = self._marginal.density
+        if prior_density is None:
             raise UnsupportedError(
                 f"variable {self.variable!r} has no density; use expect(f), mode(candidates=...) or probabilities()"
             )
-        prior = parzen(column)
+        prior = prior_density(column)
         where, weights = self._marginal.quadrature
-        result = np.empty((self.n_nodes, len(column)))
+        result = np.empty((len(chosen), len(column)))
         both = np.concatenate([column, where])
-        for part, logs in self._log_products(both):
+        for part, logs in self._log_products(both, None if nodes is None else chosen):
             logs -= logs.max(axis=1, keepdims=True)
             product = np.exp(logs)
             total = product[:, len(column) :] @ weights
             lost = total <= LOST
             product[lost], total[lost] = 1.0, 1.0
             result[part] = product[:, : len(column)] * prior / total[:, None]
-        fixed = self._fixed
-        if len(fixed.nodes):
-            window = Parzen(fixed.values[:1], np.ones(1), parzen.widths)
-            for node, value in zip(fixed.nodes, fixed.values, strict=True):
-                result[node] = window(column - value + fixed.values[0])
+        for node, value in zip(self._fixed.nodes, self._fixed.values, strict=True):
+            window = Parzen(value[None], np.ones(1), prior_density.widths)
+            result[chosen == node] = window(column)
         return result
 
     # ------------------------------------------------------------------ summaries
@@ -240,6 +240,11 @@ class VariableBeliefs:
             drawn[self._fixed.nodes] = self._fixed.values[:, None]
         return self._kind.restore(drawn)
 
+    @property
+    def support(self) -> Array:
+        """The support points at which this inference knew its messages, shape (q,) or (q, d)."""
+        return self._kind.restore(self._source.operators.support(self.variable))
+
     def log_products_at_support(self) -> Matrix:
         """Log of evidence times messages at the support points, largest 0, shape (nodes, q).
 
@@ -302,39 +307,56 @@ class VariableBeliefs:
         result[self._fixed.nodes] = function(self._fixed.values)
         return result
 
-    def _log_products(self, points: Column) -> Iterator[tuple[slice, Matrix]]:
-        """Blocks of nodes with the log of evidence times messages at points; -inf where not positive."""
-        source, variable = self._source, self._number
-        interpolation = source.operators.interpolation(self.variable, points)
-        start = source.wiring.start[variable]
-        messages = source.state.messages[variable]
+    def _chosen(self, nodes: ArrayLike | None) -> NDArray[np.intp]:
+        if nodes is None:
+            return np.arange(self.n_nodes)
+        array = np.atleast_1d(np.asarray(nodes))
+        if array.ndim != 1 or array.dtype.kind not in "iu" or ((array < 0) | (array >= self.n_nodes)).any():
+            raise InputError(f"nodes: expected numbers in 0 ... {self.n_nodes - 1}, got {nodes!r:.80}")
+        return array.astype(np.intp)
+
+    def _log_products(
+        self, points: Column, nodes: NDArray[np.intp] | None = None
+    ) -> Iterator[tuple[slice, Matrix]]:
+        """Blocks of nodes with the log of evidence times messages at points; -inf where not positive.
+
+        The slices number the nodes asked for: all, block by block, or the given few, one by one.
+        """
+        interpolation = self._source.operators.interpolation(self.variable, points)
+        if nodes is not None:
+            for index, node in enumerate(nodes.tolist()):
+                yield slice(index, index + 1), self._log_block(points, interpolation, node, node + 1)
+            return
+        start = self._source.wiring.start[self._number]
         begin = 0
         while begin < self.n_nodes:
             room = max(READ_CELLS // max(len(points), 1), 1)
             end = int(np.searchsorted(start, start[begin] + room, side="right")) - 1
             end = min(max(end, begin + 1), begin + room, self.n_nodes)
-            logs, negative = source.evidence.log_at(
-                source.operators, variable, begin, end, points, len(points)
-            )
-            rows = slice(int(start[begin]), int(start[end]))
-            if rows.stop > rows.start:
-                arriving = messages[rows] @ interpolation.T.astype(messages.dtype)
-                degree = np.diff(start[begin : end + 1])
-                some = np.flatnonzero(degree)
-                offsets = (start[begin:end] - start[begin])[some]
-                magnitude = log_magnitude(arriving).astype(np.float64)
-                if source.state.weights:
-                    magnitude *= source.state.weights[variable][rows, None]
-                logs[some] += np.add.reduceat(magnitude, offsets, axis=0)
-                negative[some] ^= np.add.reduceat(arriving < 0, offsets, axis=0, dtype=np.int32) % 2 == 1
-            impossible = negative.all(axis=1)
-            logs[impossible] = 0.0
-            negative[impossible] = False
-            logs[negative] = -np.inf
-            if source.temperature != 1:
-                logs /= source.temperature
-            yield slice(begin, end), logs
+            yield slice(begin, end), self._log_block(points, interpolation, begin, end)
             begin = end
+
+    def _log_block(self, points: Column, interpolation: Matrix, begin: int, end: int) -> Matrix:
+        source, variable = self._source, self._number
+        start, messages = source.wiring.start[variable], source.state.messages[variable]
+        logs, negative = source.evidence.log_at(source.operators, variable, begin, end, points, len(points))
+        rows = slice(int(start[begin]), int(start[end]))
+        if rows.stop > rows.start:
+            arriving = messages[rows] @ interpolation.T.astype(messages.dtype)
+            some = np.flatnonzero(np.diff(start[begin : end + 1]))
+            offsets = (start[begin:end] - start[begin])[some]
+            magnitude = log_magnitude(arriving).astype(np.float64)
+            if source.state.weights:
+                magnitude *= source.state.weights[variable][rows, None]
+            logs[some] += np.add.reduceat(magnitude, offsets, axis=0)
+            negative[some] ^= np.add.reduceat(arriving < 0, offsets, axis=0, dtype=np.int32) % 2 == 1
+        impossible = negative.all(axis=1)
+        logs[impossible] = 0.0
+        negative[impossible] = False
+        logs[negative] = -np.inf
+        if source.temperature != 1:
+            logs /= source.temperature
+        return logs
 
     def _masses(self) -> Iterator[tuple[slice, Matrix]]:
         """Blocks of nodes with normalised masses on the atoms."""
@@ -499,9 +521,9 @@ class Beliefs:
         """See `VariableBeliefs.probabilities`."""
         return self._only.probabilities()
 
-    def density(self, points: Any) -> Matrix:
+    def density(self, points: Any, *, nodes: ArrayLike | None = None) -> Matrix:
         """See `VariableBeliefs.density`."""
-        return self._only.density(points)
+        return self._only.density(points, nodes=nodes)
 
     def expect(self, function: Callable[[Array], ArrayLike]) -> Matrix:
         """See `VariableBeliefs.expect`."""
@@ -561,7 +583,7 @@ class Beliefs:
         Returns
         -------
         (q_first, q_second) array
-            Mass on each pair of support points (``model.support`` of the two ends' variables), rows for
+            Mass on each pair of support points (``beliefs[variable].support`` of the two ends), rows for
             ``graph.edges[edge, 0]``, summing to one.
         """
         source = self._source

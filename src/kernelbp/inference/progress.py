@@ -47,6 +47,12 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, advance=1, note=note)
 
+    def finish(self, note: str) -> None:
+        """Done before all steps were needed."""
+        if self._bar is not None:
+            done = self._bar.tasks[0].completed
+            self._bar.update(self._task, total=done, note=note)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

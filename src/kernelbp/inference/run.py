@@ -108,6 +108,8 @@ def run(
                 if max(residuals[-PATIENCE // 2 :]) > ENOUGH * before and kept < DAMPING_STEPS[-1]:
                     kept = next(step for step in DAMPING_STEPS if step > kept)
                     raised = len(residuals)
+            if converged:
+                bar.finish(f"converged, largest change {residuals[-1]:.1e}")
     if not converged and tolerance > 0:
         _warn(residuals[-1], len(residuals), tolerance)
     return Verdict(converged, tuple(residuals), kept)

@@ -33,6 +33,9 @@ LARGEST_LOG = 80.0
 """Logarithms are cut here before they are raised again, within the range of float32."""
 FLOORS = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-150}
 """Least value of a weighted message relative to its largest: keeps its powers and quotients finite."""
+ZERO = {np.dtype(np.float32): -2e3, np.dtype(np.float64): -1e5}
+"""The logarithm that stands for zero: finite, so that one's own zero can be taken away again, with enough
+digits left for the rest of the sum."""
 MOST_FACTORS = 16
 """Up to this degree a product of messages, each at most 1, is multiplied out by the compiled update."""
 
@@ -144,6 +147,8 @@ def update_plainly(state: State, phase: Phase, damping: float, changes: Array) -
     for send, made in fresh:
         target = send.target_variable
         function = state.functions[target] if state.functions else None
+        if state.weights:
+            np.maximum(made, FLOORS[made.dtype] * made.max(axis=1, keepdims=True), out=made)
         if state.weights and damping:
             # A geometric mean: what settles are logarithms of messages.
             old = log_magnitude(state.messages[target][send.rows])
@@ -158,10 +163,14 @@ def update_plainly(state: State, phase: Phase, damping: float, changes: Array) -
 
 
 def log_magnitude(messages: Array) -> Array:
-    """Logarithm of |m|, with zeros taken as the smallest number there is."""
+    """Logarithm of |m|; that of zero is ZERO, which no realistic number of neighbours can outweigh."""
     magnitude = np.abs(messages)
-    np.maximum(magnitude, np.finfo(messages.dtype).tiny, out=magnitude)
-    return np.log(magnitude, out=magnitude)
+    least = np.finfo(messages.dtype).tiny
+    zero = magnitude < least
+    np.maximum(magnitude, least, out=magnitude)
+    np.log(magnitude, out=magnitude)
+    magnitude[zero] = ZERO[magnitude.dtype]
+    return magnitude
 
 
 def _gather(state: State, gather: Gather) -> tuple[Array, Array | None]:

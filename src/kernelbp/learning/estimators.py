@@ -342,7 +342,9 @@ class _Solver:
     def at(self, ridge: float) -> tuple[Matrix, Matrix]:
         """Weights (l, q) and offset (q,)."""
         scale = self.values + ridge * self.count
-        kept = scale > max(len(scale) * np.finfo(np.float64).eps * float(scale.max(initial=0.0)), self.rounding)
+        kept = scale > max(
+            len(scale) * np.finfo(np.float64).eps * float(scale.max(initial=0.0)), self.rounding
+        )
         shrunk = np.where(kept[:, None], self.cross / np.where(kept, scale, 1.0)[:, None], 0.0)
         weights = self.vectors @ shrunk
         return weights, self.base - self.mean @ weights

@@ -7,7 +7,7 @@ counts the pairs of distinct values i and j; the order and the splitting of pair
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -58,7 +58,11 @@ Table: TypeAlias = Any
 
 
 def collect(
-    relations: Mapping[str, Ends], pairs: Mapping[str, tuple[Any, Any]], *, merge: bool = True
+    relations: Mapping[str, Ends],
+    pairs: Mapping[str, tuple[Any, Any]],
+    *,
+    merge: bool = True,
+    check: Callable[[str, Column, str], object] = lambda variable, column, name: None,
 ) -> tuple[dict[str, VariableExamples], dict[str, Table]]:
     """Check the pairs of every relation and merge them.
 
@@ -67,7 +71,11 @@ def collect(
     relations : the relations by name
     pairs : for each relation (m first values, m second values)
     merge : bool
-        False keeps every value apart, as the paper writes it: slower, the same result.
+        False keeps every value apart, as the paper writes it: slower, and the same up to the residual of
+        the bases, whose greedy choice may break ties otherwise.
+    check : callable
+        Called with variable, column and the argument's name for both sides of every relation, to refuse
+        values.
 
     Returns
     -------
@@ -81,7 +89,10 @@ def collect(
     for name, ends in relations.items():
         sides = _checked_sides(name, pairs[name])
         lengths[name] = len(sides[0][0])
-        for variable, (column, kind) in zip((ends.first, ends.second), sides, strict=True):
+        for index, (variable, (column, kind)) in enumerate(
+            zip((ends.first, ends.second), sides, strict=True)
+        ):
+            check(variable, column, f"pairs[{name!r}][{index}]")
             columns.setdefault(variable, []).append(column)
             label = f"pairs[{name!r}], variable {variable!r}"
             kinds[variable] = kinds[variable].merged(kind, label) if variable in kinds else kind

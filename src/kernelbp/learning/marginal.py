@@ -17,7 +17,7 @@ from kernelbp.kernels import domain
 from kernelbp.learning.embedding import Embedding
 from kernelbp.values import Column
 
-__all__ = ["Marginal", "MarginalForm", "Parzen", "learn_marginal"]
+__all__ = ["Marginal", "MarginalForm", "Parzen", "Tabulated", "learn_marginal"]
 
 Matrix = NDArray[np.float64]
 MarginalForm = Literal["parzen", "embedding"]
@@ -32,6 +32,8 @@ MOST_CENTRES = 4096
 """Most windows in a Parzen estimate; more values are pooled (on R) or thinned (elsewhere)."""
 REPEATS = 4.0
 """Numbers that occur this often each are taken as values of a finite scale and read one by one."""
+QUADRATURE_POINTS = 8192
+"""Points of R^d, d > 1, over which a belief is integrated to normalise its density."""
 QUADRATURE_SEED = 20110411
 
 
@@ -65,6 +67,26 @@ class Parzen:
 
 
 @dataclass(frozen=True)
+class Tabulated:
+    """A density on R by linear interpolation between evenly spaced points, zero beyond them.
+
+    Attributes
+    ----------
+    points : (g,)
+    heights : (g,) integrating to one
+    widths : (1,) of the window that stands for a value known exactly
+    """
+
+    points: Matrix
+    heights: Matrix
+    widths: Matrix
+
+    def __call__(self, points: Matrix) -> Matrix:
+        """Density at points (n, 1), shape (n,)."""
+        return np.interp(points[:, 0], self.points, self.heights, left=0.0, right=0.0)
+
+
+@dataclass(frozen=True)
 class Marginal:
     """The marginal of a variable, ready to be multiplied by messages.
 
@@ -82,7 +104,7 @@ class Marginal:
     weights: Matrix
     heights: Matrix
     spacing: float | None
-    density: Parzen | None
+    density: Parzen | Tabulated | None
     quadrature: tuple[Column, Matrix]
 
 
@@ -99,20 +121,26 @@ def learn_marginal(embedding: Embedding, form: MarginalForm) -> Marginal:
     scalar = examples.values.shape[1] == 1
     if not scalar:
         atoms, weights = _thinned(examples.values, examples.counts, MOST_ATOMS)
-        noise = np.random.default_rng(QUADRATURE_SEED).standard_normal(atoms.shape)
-        return Marginal(atoms, weights, parzen(atoms), None, parzen, (atoms + parzen.widths * noise, weights))
+        return Marginal(atoms, weights, parzen(atoms), None, parzen, _drawn(parzen))
     grid, spacing = _grid(parzen)
     heights = _heights(embedding, parzen, grid, form)
     weights = heights / heights.sum()
-    # What is normalised is the density, the Parzen estimate, whichever form the masses take.
-    table = heights if form == "parzen" else parzen(grid)
-    on_grid = (grid, table / table.sum())
+    on_grid = (grid, weights)
+    density = parzen if form == "parzen" else Tabulated(grid[:, 0], weights / spacing, parzen.widths)
     repeated = len(examples.values) <= MOST_ATOMS and examples.counts.sum() >= REPEATS * len(examples.values)
     if not repeated:
-        return Marginal(grid, weights, heights, spacing, parzen, on_grid)
+        return Marginal(grid, weights, heights, spacing, density, on_grid)
     weights = examples.counts if form == "parzen" else _heights(embedding, parzen, examples.values, form)
     weights = weights / weights.sum()
-    return Marginal(examples.values, weights, weights, None, parzen, on_grid)
+    return Marginal(examples.values, weights, weights, None, density, on_grid)
+
+
+def _drawn(parzen: Parzen) -> tuple[Matrix, Matrix]:
+    """Points drawn from a Parzen estimate, as many from each window, and their weights."""
+    times = max(1, QUADRATURE_POINTS // len(parzen.centres))
+    noise = np.random.default_rng(QUADRATURE_SEED).standard_normal((times, *parzen.centres.shape))
+    points = (parzen.centres + parzen.widths * noise).reshape(-1, parzen.centres.shape[1])
+    return points, np.tile(parzen.weights / times, times)
 
 
 def _heights(embedding: Embedding, parzen: Parzen, points: Column, form: MarginalForm) -> Matrix:
