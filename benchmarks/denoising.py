@@ -301,7 +301,7 @@ def discrete_error(clean: Image, target: Image, noisy: Image, weighting: str) ->
                 graph, weighting="bethe", schedule="flooding", max_iterations=30, tolerance=0.0, damping=0.0
             )
         else:
-            beliefs = model.infer(graph)
+            beliefs = model.infer(graph, max_iterations=60)
     return root_mean_square_error(beliefs.mode(), target)
 
 

@@ -196,7 +196,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="which noise and scratches (default: 0)")
     parser.add_argument("--quick", action="store_true", help="a quarter of the rows and columns")
     parser.add_argument(
-        "--out", type=Path, default=Path("inpainting.png"), help="where the picture goes (default: %(default)s)"
+        "--out",
+        type=Path,
+        default=Path("inpainting.png"),
+        help="where the picture goes (default: %(default)s)",
     )
     return parser.parse_args(arguments)
 

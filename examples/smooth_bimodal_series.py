@@ -151,10 +151,12 @@ def report(
     ends = [points[(cumulative >= share).argmax(axis=1)] for share in (0.05, 0.95)]
     gaussian = -0.5 * ((at - mean) / std) ** 2 - np.log(std * np.sqrt(2 * np.pi))
 
-    table = Table(title=f"Smoothing a series of {len(truth)} readings", title_justify="left")
+    table = Table(
+        title=f"A series of {len(truth)} readings: how well the truth is covered", title_justify="left"
+    )
     table.add_column()
-    table.add_column("truth in the 90% interval", justify="right")
-    table.add_column("mean log-density of the truth", justify="right")
+    table.add_column("in 90% interval", justify="right")
+    table.add_column("log-density", justify="right")
     table.add_row("belief", inside(low, high), f"{log_density(beliefs.density(points)):.2f}")
     table.add_row(
         "Gaussian of the same mean and std",

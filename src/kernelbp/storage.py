@@ -842,7 +842,8 @@ def _check_posterior(posterior: RidgePosterior, first: Embedding, second: Embedd
         and posterior.offset.shape == (size,)
         and bool(np.isfinite(posterior.weights).all() and np.isfinite(posterior.offset).all())
         and _are_masses(posterior.base, (size,))
-        and _are_masses(posterior.prior, (size,)),
+        and _are_masses(posterior.prior, (size,))
+        and _are_masses(calibration.factors, (size,)),
         f"{name}: its regression does not fit the features and states of its variables",
     )
     _require(

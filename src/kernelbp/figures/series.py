@@ -23,7 +23,7 @@ TRUTH_COLOR, MEAN_COLOR, MODE_COLOR, SEEN_COLOR = "black", "#d55e00", "#009e73",
 """Told apart by colour-blind readers too (Okabe and Ito)."""
 BELIEF_COLOR = "#0072b2"
 DENSITY_POINTS = 400
-BRIGHTEST = 0.97
+BRIGHTEST = 0.75
 """The darkest colour of the map is this quantile of the beliefs' peaks: a state that is known is a spike."""
 MARGIN = 0.08
 """How far the axis of the state goes past the values it shows, as a share of their range."""

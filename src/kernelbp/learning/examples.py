@@ -92,10 +92,10 @@ def collect(
         for index, (variable, (column, kind)) in enumerate(
             zip((ends.first, ends.second), sides, strict=True)
         ):
-            check(variable, column, f"pairs[{name!r}][{index}]")
             columns.setdefault(variable, []).append(column)
             label = f"pairs[{name!r}], variable {variable!r}"
             kinds[variable] = kinds[variable].merged(kind, label) if variable in kinds else kind
+            check(variable, column, f"pairs[{name!r}][{index}]")
 
     examples: dict[str, VariableExamples] = {}
     codes: dict[str, NDArray[np.intp]] = {}
