@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from kernelbp import Graph, Model, Relation, calibration
+from kernelbp import Graph, Model, Relation
 from kernelbp.calibration import MIXINGS, TEMPERATURES, WEIGHT_SCALES, GraphCalibration
 from kernelbp.errors import InputError
 from kernelbp.kernels import Delta, Gaussian
@@ -168,25 +168,68 @@ def test_training_graphs_set_mixing_weights_and_temperature():
     assert by_graphs().settings_["relations"]["beside"]["mixing"] == shown["mixing"]
 
 
-def test_the_score_is_the_mean_log_probability_of_the_truth_on_its_states():
-    model = by_graphs()
-    shown, logs = model.settings_["calibration"], []
-    operators = model._made_operators("constant", "probability")
-    states = operators.embeddings["x"].states
-    knots, prior = states.points[:, 0], operators.support_weights("x")
+def states_and_masses(
+    model: Model, seed: int, temperature: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The states in ascending order, the beliefs' masses there, and each true value held to their range."""
+    graph, truth = scene(seed)
+    beliefs = model.infer(graph)
+    knots = model.support("x")
+    prior = model._made_operators("constant", "probability").support_weights("x")
+    mass = np.exp(beliefs["x"].log_products_at_support() / temperature) * prior
+    order = np.argsort(knots)
+    mass = (mass / mass.sum(axis=1, keepdims=True))[:, order]
+    return knots[order], mass, np.clip(truth, knots.min(), knots.max())
+
+
+def test_the_score_on_numbers_is_the_squared_error_of_the_mean():
+    shown, errors = by_graphs().settings_["calibration"], []
     for seed in (100, 101):
-        graph, truth = scene(seed)
-        beliefs = model.infer(graph)
-        mass = np.exp(beliefs["x"].log_products_at_support() / shown["temperature"]) * prior
-        mass /= mass.sum(axis=1, keepdims=True)
-        order = np.argsort(knots)
-        logs += [np.log(np.interp(t, knots[order], m[order])) for t, m in zip(truth, mass, strict=True)]
-    assert shown["score"] == pytest.approx(np.mean(logs), abs=1e-5)
+        knots, mass, truth = states_and_masses(by_graphs(), seed, shown["temperature"])
+        errors.append((mass @ knots - truth) ** 2)
+    assert shown["score"] == pytest.approx(-np.mean(errors), abs=1e-5)
+
+
+def test_the_temperature_on_numbers_has_the_best_ranked_probability_score():
+    """By its other form, E|X - t| - E|X - X'| / 2, with the truth as it is shared between two states."""
+
+    def ranked(temperature: float) -> float:
+        scores = []
+        for seed in (100, 101):
+            knots, mass, truth = states_and_masses(by_graphs(), seed, temperature)
+            told = np.array([[np.interp(t, knots, unit) for unit in np.eye(len(knots))] for t in truth])
+            apart = np.abs(knots[:, None] - knots)
+            between, own, other = (
+                np.einsum("ni,ij,nj->n", a, apart, b) for a, b in ((mass, told), (mass, mass), (told, told))
+            )
+            scores.append(between - own / 2 - other / 2)
+        return float(np.mean(scores))
+
+    chosen = by_graphs().settings_["calibration"]["temperature"]
+    assert chosen == min(TEMPERATURES, key=ranked)
+
+
+def test_the_score_on_finite_values_is_the_log_probability_of_the_truth():
+    model, data, graph = several_variables()
+    model.fit(data, graphs=[(graph, {"n": [0, 1], "w": ["a"]})])
+    beliefs = model.infer(graph)
+    found = [*beliefs["n"].density([0, 1])[[0, 1], [0, 1]], beliefs["w"].density(["a"])[0, 0]]
+    assert model.settings_["calibration"]["score"] == pytest.approx(np.mean(np.log(found)), abs=1e-4)
 
 
 def test_held_out_graphs_score_no_worse_than_with_the_defaults():
     before, after = log_density(by_pairs(), range(200, 206)), log_density(by_graphs(), range(200, 206))
     assert after > before - 0.02
+    errors = [
+        np.mean(
+            [
+                np.mean((model.infer(graph).mean() - truth) ** 2)
+                for graph, truth in map(scene, range(200, 206))
+            ]
+        )
+        for model in (by_pairs(), by_graphs())
+    ]
+    assert errors[1] < 1.02 * errors[0]
 
 
 def test_missing_true_values_are_left_out():
@@ -204,17 +247,17 @@ class Stopped(Exception):
 @pytest.mark.parametrize("error", [Stopped, KeyboardInterrupt])
 def test_an_interrupted_calibration_leaves_the_model_as_pairs_made_it(monkeypatch, error):
     model, told = unfitted(), []
-    plain = calibration._log_belief_of_truth
 
-    def stop_at_third(*given):
-        told.append(1)
+    def stop_at_third(graph):
+        told.append(graph)
         if len(told) == 3:
             raise error
-        return plain(*given)
+        return Model.infer(model, graph)
 
-    monkeypatch.setattr(calibration, "_log_belief_of_truth", stop_at_third)
-    with pytest.raises(error):
-        model.fit(pairs(), graphs=[scene(100)])
+    with monkeypatch.context() as patched:
+        patched.setattr(model, "infer", stop_at_third)
+        with pytest.raises(error):
+            model.fit(pairs(), graphs=[scene(100)])
     assert model.settings_ == by_pairs().settings_
     graph, _ = scene(200)
     assert np.array_equal(model.infer(graph).mean(), by_pairs().infer(graph).mean())
@@ -232,7 +275,7 @@ def test_temperature_flattens_beliefs():
     graph, _ = scene(200)
     model = unfitted().fit(pairs())
     before = model.infer(graph)
-    model._apply(GraphCalibration(temperature=2.0))
+    model._apply(model._fitted, GraphCalibration(temperature=2.0))
     after = model.infer(graph)
     assert (after.std() > before.std()).mean() > 0.9
     assert np.allclose(after["x"].log_products_at_support(), before["x"].log_products_at_support(), atol=1e-5)
@@ -243,7 +286,7 @@ def test_a_factor_scales_the_weights_up_to_one(scale):
     graph, _ = scene(200)
     plain = by_pairs().infer(graph)._source.state.weights[0]
     model = unfitted().fit(pairs())
-    model._apply(GraphCalibration(weight_scale=scale))
+    model._apply(model._fitted, GraphCalibration(weight_scale=scale))
     found = model.infer(graph)._source.state.weights[0]
     assert np.allclose(found, np.minimum(scale * plain, 1.0), rtol=1e-6)
 
@@ -273,7 +316,8 @@ def several_variables() -> tuple[Model, dict, Graph]:
 def test_several_variables_need_a_mapping():
     model, data, graph = several_variables()
     with pytest.raises(
-        InputError, match="graphs: with several variables, give true values as a mapping from variable to values"
+        InputError,
+        match="graphs: with several variables, give true values as a mapping from variable to values",
     ):
         model.fit(data, graphs=[(graph, [0, "a", 1])])
     model.fit(data, graphs=[(graph, {"n": [0, 1], "w": ["a"]})])

@@ -88,7 +88,9 @@ def phases(wiring: Wiring, seed: int) -> list[Phase]:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("damping", [0.0, 0.4])
 @pytest.mark.parametrize(
-    ("signed", "weighted"), [(False, False), (True, False), (False, True)], ids=["positive", "signed", "weighted"]
+    ("signed", "weighted"),
+    [(False, False), (True, False), (False, True)],
+    ids=["positive", "signed", "weighted"],
 )
 @pytest.mark.parametrize("most", [MOST_FACTORS, 100], ids=["as it is", "compiled at every degree"])
 def test_the_compiled_update_equals_the_plain_one(monkeypatch, dtype, damping, signed, weighted, most):

@@ -36,7 +36,9 @@ class Ising:
     def __init__(self, nodes: int, density: float, seed: int, strength: float = 2.0) -> None:
         rng = np.random.default_rng(seed)
         self.nodes = nodes
-        self.edges = np.array(nx.gnp_random_graph(nodes, density, seed=seed).edges, dtype=np.intp).reshape(-1, 2)
+        self.edges = np.array(nx.gnp_random_graph(nodes, density, seed=seed).edges, dtype=np.intp).reshape(
+            -1, 2
+        )
         self.couplings = rng.uniform(-strength, strength, len(self.edges))
         self.fields = rng.uniform(-0.1, 0.1, nodes)
         graph = Graph.from_edges(self.edges, variables=["x"] * nodes, relation="r", readings=self.couplings)
@@ -97,7 +99,9 @@ def test_all_schedules_reach_the_same_tree_reweighted_fixed_point(seed):
     }
     for schedule, beliefs in found.items():
         assert beliefs.converged, schedule
-        assert np.allclose(beliefs.probabilities(), found["sweep"].probabilities(), rtol=0, atol=1e-4), schedule
+        assert np.allclose(beliefs.probabilities(), found["sweep"].probabilities(), rtol=0, atol=1e-4), (
+            schedule
+        )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -244,7 +248,9 @@ def test_weights_of_ones_own_are_taken():
     assert np.array_equal(ones.probabilities(), bethe.probabilities())
 
 
-@pytest.mark.parametrize("bad", [[0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 1.1, 0.5], [0.5, -0.1, 0.5], [0.5, np.nan, 0.5]])
+@pytest.mark.parametrize(
+    "bad", [[0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 1.1, 0.5], [0.5, -0.1, 0.5], [0.5, np.nan, 0.5]]
+)
 def test_weights_that_are_none_are_refused(bad):
     graph = Graph.from_edges(
         np.array([[0, 1], [1, 2], [2, 0]]), variables=["x"] * 3, relation="r", readings=np.ones(3)
@@ -274,7 +280,8 @@ def test_embeddings_cannot_be_weighted():
     graph = Graph.grid((3, 3), variable="x", relation="r")
     for weighting in ("tree-reweighted", np.full(12, 0.5)):
         with pytest.raises(
-            InputError, match="weighting: edges can only be weighted where messages are positive; use conditionals="
+            InputError,
+            match="weighting: edges can only be weighted where messages are positive; use conditionals=",
         ):
             model.infer(graph, conditionals="embedding", weighting=weighting)
     assert model.infer(graph, conditionals="embedding", weighting=np.ones(12)).converged

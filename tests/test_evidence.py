@@ -223,9 +223,9 @@ def test_regression_is_chosen_where_counts_of_a_plane_are_worse() -> None:
     x = rng.normal(size=2000)
     both = 8.0 * rng.normal(size=2000)
     y = np.column_stack([both + x, both - x])
-    model = kb.Model(
-        {"x": Gaussian(0.4), "y": Linear()}, {"read": kb.Relation("x", "y")}, budget=16
-    ).fit({"read": (x, y)})
+    model = kb.Model({"x": Gaussian(0.4), "y": Linear()}, {"read": kb.Relation("x", "y")}, budget=16).fit(
+        {"read": (x, y)}
+    )
     assert evidence_settings(model)["evidence"] == "posterior"
 
 
@@ -233,7 +233,8 @@ def test_finite_readings_and_relations_between_nodes_are_counted() -> None:
     rng = np.random.default_rng(15)
     x = rng.normal(size=400)
     model = kb.Model(
-        {"x": Gaussian(0.5), "word": Delta()}, {"then": kb.Relation("x", "x"), "said": kb.Relation("x", "word")}
+        {"x": Gaussian(0.5), "word": Delta()},
+        {"then": kb.Relation("x", "x"), "said": kb.Relation("x", "word")},
     ).fit({"then": (x[:-1], x[1:]), "said": (x, np.where(x > 0, "up", "down"))})
     assert evidence_settings(model, "then")["evidence"] == "likelihood"
     assert evidence_settings(model, "said")["evidence"] == "likelihood"
@@ -249,7 +250,9 @@ def test_no_states_are_laid_out_among_long_vectors_unless_asked_for() -> None:
     assert fitted(None).settings_["variables"]["y"]["states"] == 1
     assert fitted("likelihood").settings_["variables"]["y"]["states"] > 1
     pair = kb.Graph.from_edges([(0, 1, "read")], variables=["x", "y"])
-    with pytest.raises(InputError, match="variable 'y' holds long vectors that were learned as readings only"):
+    with pytest.raises(
+        InputError, match="variable 'y' holds long vectors that were learned as readings only"
+    ):
         fitted(None).infer(pair)
     assert fitted("likelihood").infer(pair)["x"].mean().shape == (1,)
 

@@ -161,9 +161,9 @@ def test_known_and_learned_relations_meet_in_one_model():
     seen_x = rng.choice(LEVELS, 3000, p=[0.4, 0.3, 0.2, 0.1])
     seen_y = np.where(rng.random(3000) < 0.7, seen_x, rng.choice(LEVELS, 3000))
     relations = {"near": Relation("x", "x", potential=closeness), "read": Relation("x", "y")}
-    model = Model(
-        {"x": Delta(), "y": Delta()}, relations, landmarks={"x": LEVELS, "y": LEVELS}
-    ).fit({"read": (seen_x, seen_y)})
+    model = Model({"x": Delta(), "y": Delta()}, relations, landmarks={"x": LEVELS, "y": LEVELS}).fit(
+        {"read": (seen_x, seen_y)}
+    )
     graph = Graph.chain(2, variable="x", relation="near").observe("read", [5], nodes=[0])
     prior = np.array([(seen_x == level).mean() for level in LEVELS])
     share = model.settings_["relations"]["read"]["mixing"]
@@ -354,17 +354,13 @@ def test_a_function_with_impossible_values_is_refused(bad, fixed):
 
 
 def test_readings_must_be_one_for_each_edge_and_finite():
-    with pytest.raises(
-        InputError, match=r"readings: expected one for each of the 2 edges, got shape \(3,\)"
-    ):
+    with pytest.raises(InputError, match=r"readings: expected one for each of the 2 edges, got shape \(3,\)"):
         Graph.from_edges([(0, 1, "r"), (1, 2, "r")], variables=["x"] * 3, readings=[1.0, 2.0, 3.0])
     with pytest.raises(InputError, match="readings: expected finite numbers; leave out edges"):
         Graph.from_edges([(0, 1, "r"), (1, 2, "r")], variables=["x"] * 3, readings=[1.0, np.nan])
 
 
 def test_pairs_of_a_known_relation_are_refused():
-    model = Model(
-        {"x": Delta()}, {"r": Relation("x", "x", potential=closeness)}, landmarks={"x": LEVELS}
-    )
+    model = Model({"x": Delta()}, {"r": Relation("x", "x", potential=closeness)}, landmarks={"x": LEVELS})
     with pytest.raises(InputError, match="pairs: unknown relation 'r'"):
         model.fit({"r": ([0, 1], [1, 2])})

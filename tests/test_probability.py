@@ -257,7 +257,8 @@ def test_the_score_is_the_held_out_log_density_by_brute_force(symmetric):
         for training, held_out in _folds(table):
             counts = training.toarray()
             joint = sum(
-                counts[i, j] * np.outer(dense[0][i], dense[1][j]) for i, j in zip(*counts.nonzero(), strict=True)
+                counts[i, j] * np.outer(dense[0][i], dense[1][j])
+                for i, j in zip(*counts.nonzero(), strict=True)
             )
             joint = spread[0].T @ (joint / joint.sum()) @ spread[1]
             left = held_out.toarray()
@@ -306,7 +307,9 @@ def test_a_smooth_relation_with_few_pairs_is_smoothed(seed):
 def test_a_sharp_relation_with_many_pairs_on_few_values_is_not_smoothed():
     rng = np.random.default_rng(0)
     first = rng.integers(5, size=20_000)
-    second = np.where(rng.random(20_000) < 0.8, np.array([3, 0, 4, 1, 2])[first], rng.integers(5, size=20_000))
+    second = np.where(
+        rng.random(20_000) < 0.8, np.array([3, 0, 4, 1, 2])[first], rng.integers(5, size=20_000)
+    )
     table, states, measures = prepared(first.astype(float), second.astype(float))
     chosen = fit_smoothing(table, states, measures, symmetric=False, only_read=False)
     assert chosen.widths == (0.0, 0.0)

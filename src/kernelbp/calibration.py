@@ -29,7 +29,8 @@ from kernelbp.values import as_column, missing_rows
 
 __all__ = ["GraphCalibration", "calibrate"]
 
-MIXINGS = (0.01, 0.02, 0.05, 0.1)
+MIXINGS = (None, 0.01, 0.02, 0.05, 0.1)
+"""Shares of independence tried; None is what held-out pairs chose for each relation."""
 WEIGHT_SCALES = (0.95, 1.0, 1.05, 1.1, 1.2)
 """Factors on the spanning-tree weights; above 1 they no longer bound the partition function."""
 TEMPERATURES = tuple(float(t) for t in np.geomspace(0.5, 3.0, 25))
@@ -81,21 +82,21 @@ def calibrate(
             found = _scores_of_truth(infer(graph, settings), truth, operators)
             scores.append(found[0])
             errors.append(found[1])
-            step(f"mixing {settings.mixing or 0:g}, weights x {settings.weight_scale:g}")
+            step(f"mixing {settings.mixing or 'as learned'}, weights x {settings.weight_scale:g}")
         best = int(np.argmax(np.concatenate(scores, axis=1).mean(axis=1)))
         return float(np.concatenate(errors, axis=1)[best].mean()), TEMPERATURES[best]
 
-    tried: dict[tuple[float | None, float], tuple[float, float]] = {}
-    best = GraphCalibration(mixing=MIXINGS[1])
-    for name, values in (("mixing", MIXINGS), ("weight_scale", WEIGHT_SCALES)):
-        for value in values:
-            settings = replace(best, **{name: value})
+    def best_of(candidates: list[GraphCalibration]) -> GraphCalibration:
+        for settings in candidates:
             key = (settings.mixing, settings.weight_scale)
             if key not in tried:
                 tried[key] = score(settings)
         mixing, scale = max(tried, key=lambda key: tried[key][0])
-        best = GraphCalibration(mixing, scale, tried[mixing, scale][1], tried[mixing, scale][0])
-    return best
+        return GraphCalibration(mixing, scale, tried[mixing, scale][1], tried[mixing, scale][0])
+
+    tried: dict[tuple[float | None, float], tuple[float, float]] = {}
+    mixed = best_of([GraphCalibration(mixing=share) for share in MIXINGS])
+    return best_of([replace(mixed, weight_scale=factor) for factor in WEIGHT_SCALES])
 
 
 def inferences_needed(n_graphs: int) -> int:

@@ -202,7 +202,8 @@ class Model:
         grows slowly with the number of pairs (16 to 64 for numbers, up to 128 for other variables).
     mixing : float, optional
         Share of independence mixed into every relation between hidden variables; fitted to held-out
-        pairs if not given.
+        pairs if not given. A variable that is never a relation's first end counts as read, not hidden:
+        what readings say is mixed with far less, always fitted.
     landmarks : mapping from variable name to values, optional
         Your own support points for some variables.
     marginal : "parzen" or "embedding"
@@ -408,7 +409,7 @@ class Model:
         with Progress("calibration", inferences_needed(len(graphs)), shown=progress) as bar:
 
             def infer(graph: Graph, settings: GraphCalibration) -> Beliefs:
-                self._apply(settings)
+                self._apply(fitted, settings)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     return self.infer(graph)
@@ -418,11 +419,10 @@ class Model:
             except BaseException:
                 self._fitted, self._operators = fitted, {}
                 raise
-        self._apply(chosen)
+        self._apply(fitted, chosen)
 
-    def _apply(self, calibration: GraphCalibration) -> None:
-        """Infer under these settings from now on."""
-        fitted = self._need_fitted()
+    def _apply(self, fitted: Fitted, calibration: GraphCalibration) -> None:
+        """Infer with what was fitted, under these settings, from now on."""
         relations = fitted.relations
         if calibration.mixing is not None:
             relations = {
@@ -474,7 +474,8 @@ class Model:
             Stop when no message value changes by more than this share of its message's largest value.
         damping : float or "auto"
             Share of the old message kept in each update, from 0 to below 1. "auto" keeps none as long as
-            the changes fall, and more whenever they stop falling.
+            the changes fall, and more whenever they stop falling. With ``weighting="bethe"`` a number means
+            plain iterations, damped by just that; otherwise positive messages are accelerated.
         normalization : "largest" or "norm"
             Messages are scaled to a largest value of 1, or to unit norm as functions (the authors' way).
         start : Beliefs, optional
@@ -545,7 +546,11 @@ class Model:
             damping=0.0 if exact else choice["damping"],
             exact_in_one=exact,
             # Extrapolation takes an iteration for one map; residual scheduling makes each a different one.
-            accelerate=not operators.signed and choice["schedule"] != "residual",
+            accelerate=(
+                not operators.signed
+                and choice["schedule"] != "residual"
+                and (weights is not None or choice["damping"] == "auto")
+            ),
             progress=progress,
         )
         temperature = 1.0 if operators.signed else fitted.calibration.temperature
@@ -779,7 +784,7 @@ class Model:
 
 MOST_COUNTED = 3
 """Readings that are vectors of more numbers than this are not counted unless asked for: states would be far apart."""
-TRIAL = 6_000
+TRIAL = 4_000
 """Pairs from which the posterior form is tried on readings that can be counted."""
 CLEARLY = 0.05
 """Nats a pair by which it must be better than counting."""

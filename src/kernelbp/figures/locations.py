@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
 
 from kernelbp.errors import InputError
 from kernelbp.figures.denoising import LETTERS, PIXEL_COLORS, _checked_beliefs
@@ -23,7 +24,7 @@ Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 TRUTH_COLOR, ERROR_COLOR = "black", "#d55e00"
-MAP_POINTS = 80
+MAP_POINTS = 240
 """Points along each axis of a map of a belief."""
 MARGIN = 0.04
 """How far axes go past the outermost place, as a share of the range."""
@@ -88,13 +89,19 @@ def locations(
     belief = _checked_beliefs(beliefs, (len(truth), 1))
     chosen = _checked_nodes(nodes, len(truth))
     ends, known = np.asarray(edges, dtype=np.intp).reshape(-1, 2), np.asarray(anchors, dtype=np.intp)
+    if np.shape(belief.atoms)[1:] != (2,):
+        found = "numbers" if np.ndim(belief.atoms) == 1 else f"{np.shape(belief.atoms)[1]} of them"
+        raise InputError(f"beliefs: expected places of two numbers, got {found}")
     mean = np.asarray(belief.mean(), dtype=np.float64)
     everything = np.concatenate([truth, mean, np.asarray(belief.atoms, dtype=np.float64)])
     low, high = everything.min(axis=0), everything.max(axis=0)
     low, high = low - MARGIN * (high - low), high + MARGIN * (high - low)
     across, up = (np.linspace(low[axis], high[axis], MAP_POINTS) for axis in (0, 1))
     points = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-    maps = belief.density(points)[list(chosen.values())].reshape(-1, MAP_POINTS, MAP_POINTS)
+    # Every point of a map shows the mass of the atom nearest to it: what inference knows, no smoother.
+    nearest = cKDTree(belief.atoms).query(points)[1]
+    mass = belief.probabilities()[list(chosen.values())]
+    maps = mass[:, nearest].reshape(-1, MAP_POINTS, MAP_POINTS)
     return _draw(truth, mean, ends, known, chosen, (across, up), maps, title)
 
 
@@ -110,14 +117,21 @@ def _draw(
 ) -> Figure:
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(13.0, 7.2), layout="constrained")
-    halves: Any = figure.subfigures(1, 2, width_ratios=(1.0, 1.0))
-    left, right = halves
+    figure = Figure(figsize=(13.0, 7.4), layout=ConstrainedLayoutEngine(h_pad=0.08))
     figure.suptitle(title, fontsize=13)
+    letters = LETTERS[: len(chosen)]
+    rows = (letters[:2], letters[2:]) if len(chosen) > 1 else (letters,)
+    grid: Any = figure.add_gridspec(len(rows), 4)
+    network: Any = figure.add_subplot(grid[:, :2])
+    panels: list[Any] = [
+        figure.add_subplot(grid[row, 2 + column if len(chosen) > 1 else slice(2, 4)])
+        for row, some in enumerate(rows)
+        for column in range(len(some))
+    ]
     across, up = axes_points
 
-    network: Any = left.subplots()
     network.add_collection(
         LineCollection(list(truth[ends]), colors="0.88", linewidths=0.6, zorder=1, label="measured distance")
     )
@@ -139,13 +153,7 @@ def _draw(
         _mark(network, truth[node], number)
     _finish(network, across, up)
     network.set_title("where they are, and where they are believed to be", fontsize=11)
-    left.legend(loc="outside lower center", ncols=2, frameon=False)
-
-    columns = 1 if len(chosen) == 1 else 2
-    panels = right.subplots(-(-len(chosen) // columns), columns, squeeze=False).ravel()
-    for axes in panels[len(chosen) :]:
-        axes.set_axis_off()
-    for number, (axes, (name, node)) in enumerate(zip(panels, chosen.items(), strict=False)):
+    for number, (axes, (name, node)) in enumerate(zip(panels, chosen.items(), strict=True)):
         # Each map has a scale of its own: a sure belief is far higher than an unsure one is anywhere.
         axes.pcolormesh(across, up, maps[number], cmap="Blues", vmin=0.0, shading="nearest", rasterized=True)
         _mark_anchors(axes, truth[known])
@@ -156,7 +164,7 @@ def _draw(
             markersize=13,
             markeredgewidth=1.8,
             linestyle="none",
-            label="true place",
+            label="its true place",
         )
         axes.plot(
             *mean[node],
@@ -165,20 +173,16 @@ def _draw(
             markersize=9,
             markeredgewidth=2.0,
             linestyle="none",
-            label="belief's mean",
+            label="its belief's mean (maps: the darker, the more probable)",
         )
         _finish(axes, across, up)
         axes.set_title(
             f"{LETTERS[number]}: {name}", color=PIXEL_COLORS[number], fontweight="bold", fontsize=11
         )
-    handles, labels = panels[0].get_legend_handles_labels()
-    right.legend(
-        handles[1:],
-        labels[1:],
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-        title="the darker, the more probable",
+    handles, labels = network.get_legend_handles_labels()
+    more, names = panels[0].get_legend_handles_labels()
+    figure.legend(
+        [*handles, *more[1:]], [*labels, *names[1:]], loc="outside lower center", ncols=3, frameon=False
     )
     return figure
 

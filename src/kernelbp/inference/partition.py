@@ -56,6 +56,8 @@ def log_partition(source: Source) -> float:
         rho = state.weights[target][wiring.row[mine]].astype(np.float64) if state.weights else 1.0
         single = log_nodes[target][wiring.target[mine]] + log_nodes[sender][wiring.source[mine]]
         result += float((rho * (log_pair - single)).sum())
+        relation = wiring.operators[operator][0]
+        result += float(source.operators.log_scales(relation, source.graph.readings, wiring.edge[mine]).sum())
     return result
 
 

@@ -64,11 +64,11 @@ BLOCKS = 10
 """Blocks of consecutive pairs in each fold."""
 MOST_SCORED = 12_000
 """Held-out pairs that settings are scored on."""
-FEW_SCORED = 3_000
+FEW_SCORED = 2_000
 """The same while the ridge and the smoothing are still open."""
 CHUNK = 1 << 14
 """Pairs whose features are held at a time."""
-TEMPERATURES = tuple(2.0 ** (k / 2) for k in range(-6, 9))
+TEMPERATURES = tuple(2.0 ** (k / 2) for k in range(-10, 9))
 """Tried first; the best is then refined between its neighbours."""
 REFINED = tuple(2.0 ** (k / 8) for k in range(-3, 4))
 SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
@@ -257,16 +257,18 @@ def fit_posterior(
         few = scored[_thinned(len(scored), FEW_SCORED)]
         solvers = [_Solver(whole - part) for part in sums]
         coordinates = {f: basis.coordinates(readings[few[folds[few] == f]]) for f in range(FOLDS)}
-        best = (-np.inf, 0.0, 0, LINKS[0])
-        for ridge in ridges:
+
+        def score(ridge: float, index: int, link: Link) -> float:
             plain, base = _held_out(few, folds, coordinates, solvers, ridge)
-            for (index, blur), link in itertools.product(enumerate(spread), LINKS):
-                logs = _log_ratio(plain @ blur, base @ blur, link)
-                score = _calibrate(logs, measures[few], prior).score
-                assert score is not None
-                if score > best[0] + 1e-9:
-                    best = (score, ridge, index, link)
-        _, ridge, index, link = best
+            logs = _log_ratio(plain @ spread[index], base @ spread[index], link)
+            return _calibrate(logs, measures[few], prior, REFINED[:0]).score or 0.0
+
+        # The ridge and the reading of its predictions hardly depend on each other: one after the other.
+        index, link = 0, LINKS[0]
+        ridge = max(ridges, key=lambda r: score(r, index, link))
+        readings_of = itertools.product(range(len(spread)), LINKS)
+        index, link = max(readings_of, key=lambda choice: score(ridge, *choice))
+        ridge = max(ridges, key=lambda r: score(r, index, link))
         coordinates = {f: basis.coordinates(readings[scored[folds[scored] == f]]) for f in range(FOLDS)}
         plain, base = _held_out(scored, folds, coordinates, solvers, ridge)
         logs = _log_ratio(plain @ spread[index], base @ spread[index], link)
@@ -549,7 +551,9 @@ def _uncalibrated(size: int) -> Calibration:
     return Calibration(1.0, UNCALIBRATED, np.ones(size), None)
 
 
-def _calibrate(logs: Matrix, measures: sparse.csr_array, prior: Matrix) -> Calibration:
+def _calibrate(
+    logs: Matrix, measures: sparse.csr_array, prior: Matrix, refined: tuple[float, ...] = REFINED
+) -> Calibration:
     """The temperature and share with the best held-out score, for log ratios (n, q) of n pairs."""
     shares = np.asarray(SHARES)
     found: dict[float, tuple[float, float, Matrix]] = {}
@@ -567,7 +571,7 @@ def _calibrate(logs: Matrix, measures: sparse.csr_array, prior: Matrix) -> Calib
         return found[temperature][0]
 
     centre = _climb(score, TEMPERATURES, TEMPERATURES.index(1.0))
-    best = max((centre * step for step in REFINED), key=score)
+    best = max((centre, *(centre * step for step in refined)), key=score)
     score_found, share, factors = found[best]
     return Calibration(best, share, factors, score_found)
 

@@ -28,7 +28,7 @@ from kernelbp.learning.conditionals import (
 from kernelbp.learning.embedding import Embedding, Moments
 from kernelbp.learning.estimators import Predictor
 from kernelbp.learning.examples import Table
-from kernelbp.learning.potentials import KnownRelation, potential_operator
+from kernelbp.learning.potentials import KnownRelation, log_scales, potential_operator
 from kernelbp.learning.probability import Normalised, assign, density_ratio
 from kernelbp.learning.tuning import Smoothing
 from kernelbp.values import Column
@@ -83,6 +83,9 @@ class Operators(Protocol):
 
         `readings` and `weights` have an entry for each edge of the graph.
         """
+
+    def log_scales(self, relation: str, readings: NDArray[Any] | None, edges: NDArray[np.intp]) -> Matrix:
+        """Logarithm of what a relation's potential was divided by to make its operators, by edge (n,)."""
 
     def evidence(
         self,
@@ -171,6 +174,10 @@ class EmbeddingOperators:
     ) -> EdgeOperator:
         """The conditional embedding, the same for all edges."""
         return self.conditional(relation, toward).astype(dtype)
+
+    def log_scales(self, relation: str, readings: NDArray[Any] | None, edges: NDArray[np.intp]) -> Matrix:
+        """Embeddings are used as they are."""
+        return np.zeros(len(edges))
 
     def conditional(self, relation: str, toward: int) -> Conditional:
         """Equation (12) or (15), by the update chosen."""
@@ -296,6 +303,14 @@ class ProbabilityOperators:
         ends = (self.support(known.first), self.support(known.second))
         sender = self.support_weights(known.ends(toward)[1])
         return potential_operator(known.potential, toward, ends, sender, readings, weights, dtype)
+
+    def log_scales(self, relation: str, readings: NDArray[Any] | None, edges: NDArray[np.intp]) -> Matrix:
+        """What operators of known relations were divided by, by edge; nothing for learned ones."""
+        if relation not in self.known:
+            return np.zeros(len(edges))
+        known = self.known[relation]
+        ends = (self.support(known.first), self.support(known.second))
+        return log_scales(known.potential, ends, readings, edges)
 
     def ratio(self, relation: str, toward: int) -> Matrix:
         """P(x_s, x_t) / P(x_s) P(x_t), receiving end in rows."""

@@ -4,13 +4,14 @@ A potential is a non-negative function :math:`f(x_s, x_t)` of the two ends, or
 :math:`f(x_s, x_t, r)` where every edge carries a reading r of its own (a measured distance, say), or a table over
 finite values. On the states of both ends it becomes the operator
 
-.. math:: M_{ts}[i, j] = f(z_i, z_j)^{1/\rho}\, \pi_t(z_j),
+.. math:: M_{ts}[i, j] = \big( f(z_i, z_j) / \max f \big)^{1/\rho}\, \pi_t(z_j),
 
 with :math:`\pi_t` the marginal of the sender and :math:`\rho` the edge's weight (1 for ordinary BP).
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ from kernelbp.errors import InputError
 from kernelbp.learning.conditionals import Conditional, EdgeOperator
 from kernelbp.values import Column, Kind
 
-__all__ = ["KnownRelation", "Potential", "potential_operator"]
+__all__ = ["KnownRelation", "Potential", "log_scales", "potential_operator"]
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -49,6 +50,17 @@ class Potential:
     landmarks: tuple[Column, Column] | None
     name: str
 
+    def own_readings(self, readings: Array | None) -> Array | None:
+        """The graph's readings if the function takes a third argument, else None."""
+        if not callable(self.given) or _arguments(self.given) < 3:
+            return None
+        if readings is None:
+            raise InputError(
+                f"relations[{self.name!r}]: potential takes a reading for each edge; give them with "
+                "Graph.from_edges(..., readings=...)"
+            )
+        return readings
+
     def at(self, first: Column, second: Column, readings: Array | None) -> Matrix:
         """Values (n, q_first, q_second) for n readings, or (1, q_first, q_second) without."""
         if not callable(self.given):
@@ -72,6 +84,7 @@ class Potential:
             return table.T if toward == 0 else table
         where = self.kinds[toward].restore(points)[None, :]
         known = self.kinds[1 - toward].restore(values)[:, None]
+        readings = self.own_readings(readings)
         arguments: tuple[Array, ...] = (where, known) if toward == 0 else (known, where)
         if readings is not None:
             arguments = (*arguments, readings.reshape(len(readings), 1, *readings.shape[1:]))
@@ -99,6 +112,16 @@ class Potential:
         )
         table: Matrix = np.asarray(self.given)[np.ix_(rows, columns)][None]
         return table
+
+
+def _arguments(function: Callable[..., Any]) -> int:
+    """How many arguments a function takes by position; 2 if it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 2
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in by_position and p.default is inspect.Parameter.empty for p in parameters)
 
 
 def _positions(values: Column, wanted: Column) -> NDArray[np.intp]:
@@ -139,7 +162,7 @@ class _PotentialByEdge:
 
     def _made(self, edges: NDArray[np.intp]) -> Array:
         tables = self.potential.at(*self.ends, None if self.readings is None else self.readings[edges])
-        tables = tables ** self.exponents[edges, None, None]
+        tables = (tables / largest(tables)[:, None, None]) ** self.exponents[edges, None, None]
         tables = tables if self.toward == 0 else tables.transpose(0, 2, 1)
         return (tables * self.sender).astype(self.dtype)
 
@@ -148,6 +171,27 @@ class _PotentialByEdge:
         if missing:
             self.kept.update(zip(missing, self._made(np.asarray(missing, dtype=np.intp)), strict=True))
         return np.stack([self.kept[int(edge)] for edge in edges])
+
+
+def largest(tables: Matrix) -> Matrix:
+    """The largest value of each table (n,), by which operators are scaled; 1 for a table of zeros."""
+    values = tables.max(axis=(1, 2))
+    return np.where(values > 0, values, 1.0)
+
+
+def log_scales(
+    potential: Potential, ends: tuple[Column, Column], readings: Array | None, edges: NDArray[np.intp]
+) -> Matrix:
+    """Logarithm of what the operators of these edges were divided by (before the power 1/rho), (n,)."""
+    own = potential.own_readings(readings)
+    if own is None:
+        return np.repeat(np.log(largest(potential.at(*ends, None))), len(edges))
+    block = max(1, BLOCK_BYTES // (8 * len(ends[0]) * len(ends[1])))
+    parts = [
+        np.log(largest(potential.at(*ends, own[edges[begin : begin + block]])))
+        for begin in range(0, len(edges), block)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0)
 
 
 def potential_operator(
@@ -170,8 +214,10 @@ def potential_operator(
     readings : (edges, ...) readings of all edges of the graph, or None
     weights : (edges,) weights of all edges, or None if all are one
     """
+    readings = potential.own_readings(readings)
     if readings is None and (weights is None or (weights == weights[0]).all()):
-        table = potential.at(*ends, None)[0] ** (1.0 if weights is None else 1.0 / weights[0])
+        tables = potential.at(*ends, None)
+        table = (tables[0] / largest(tables)) ** (1.0 if weights is None else 1.0 / weights[0])
         table = table if toward == 0 else table.T
         return Conditional((table * sender).astype(dtype))
     count = len(readings) if readings is not None else len(weights if weights is not None else ())

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelbp.kernels import domain
 from kernelbp.learning.examples import Table
 from kernelbp.learning.probability import States, blurs, density_ratio, joint_table
 
@@ -77,9 +78,12 @@ def fit_smoothing(
     """
     if widths is not None and mixing is not None:
         return Smoothing(widths, mixing, None)
-    tried = WIDTHS if widths is None else ()
-    first_blurs = blurs(states[0], tried or (widths or (0.0, 0.0))[:1])
-    second_blurs = first_blurs if symmetric else blurs(states[1], tried or (widths or (0.0, 0.0))[1:])
+    tried = [
+        WIDTHS if widths is None and domain(end.kernel) != "finite" else ((widths or (0.0, 0.0))[side],)
+        for side, end in enumerate(states)
+    ]
+    first_blurs = blurs(states[0], tried[0])
+    second_blurs = first_blurs if symmetric else blurs(states[1], tried[1])
     tried_shares = EVIDENCE_SHARES if only_read else SHARES
     shares = np.asarray(tried_shares if mixing is None else (mixing,))
     scores = np.zeros((len(first_blurs), len(second_blurs), len(shares)))
@@ -104,7 +108,7 @@ def fit_smoothing(
     if symmetric:
         scores[~np.eye(len(first_blurs), dtype=bool)] = -np.inf
     best = np.unravel_index(int(np.argmax(scores)), scores.shape)
-    chosen = widths or (tried[best[0]], tried[best[1]])
+    chosen = (tried[0][best[0]], tried[1][best[1]])
     return Smoothing(chosen, float(shares[best[2]]), float(scores[best] / total))
 
 
