@@ -1,0 +1,148 @@
+"""Setting up an inference: its settings checked, its edges weighted, its first messages and evidence laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from kernelbp.errors import InputError
+from kernelbp.graph import Graph
+from kernelbp.inference.evidence import Evidence
+from kernelbp.inference.update import State
+from kernelbp.inference.weights import spanning_tree_weights
+from kernelbp.inference.wiring import Wiring
+from kernelbp.learning.operators import Operators
+
+__all__ = ["CHOICES", "DEFAULTS", "check_choice", "checked_dtype", "edge_weights", "initial_state"]
+
+DEFAULTS: dict[str, Any] = {
+    "update": "constant",
+    "conditionals": None,
+    "weighting": None,
+    "schedule": "auto",
+    "max_iterations": 100,
+    "tolerance": 1e-3,
+    "damping": "auto",
+    "normalization": "largest",
+}
+CHOICES = {
+    "update": ("constant", "linear", "full"),
+    "conditionals": ("probability", "embedding"),
+    "schedule": ("auto", "flooding", "sweep", "residual", "splash", "tree"),
+    "normalization": ("largest", "norm"),
+}
+EVIDENCE_CELLS = 1 << 21
+"""Cells (nodes x support points) of evidence evaluated at a time."""
+
+
+def check_choice(choice: Mapping[str, Any]) -> None:
+    """Refuse settings of `Model.infer` that make no sense."""
+    for name in choice:
+        if name not in DEFAULTS:
+            raise InputError(f"inference: unknown setting {name!r}; there are {', '.join(DEFAULTS)}")
+    for name, allowed in CHOICES.items():
+        if choice[name] not in allowed:
+            raise InputError(f"{name}: expected {' or '.join(map(repr, allowed))}, got {choice[name]!r}")
+    if not choice["max_iterations"] >= 1:
+        raise InputError(f"max_iterations: expected at least 1, got {choice['max_iterations']!r}")
+    if not choice["tolerance"] >= 0:
+        raise InputError(f"tolerance: expected a number of at least 0, got {choice['tolerance']!r}")
+    damping = choice["damping"]
+    if damping != "auto" and (isinstance(damping, str) or not 0 <= damping < 1):
+        raise InputError(f"damping: expected 'auto' or a number from 0 to below 1, got {damping!r}")
+
+
+def checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """The precision of messages."""
+    precision = np.dtype(dtype)
+    if precision not in (np.float32, np.float64):
+        raise InputError(f"dtype: expected float32 or float64, got {precision}")
+    return precision
+
+
+def initial_state(
+    wiring: Wiring,
+    operators: Operators,
+    evidence: Evidence,
+    weights: NDArray[np.float64] | None,
+    readings: NDArray[Any] | None,
+    dtype: np.dtype[Any],
+    start: tuple[NDArray[Any], ...] | None,
+    normalization: str,
+) -> State:
+    """First messages of ones (or a copy of the messages `start`), and the evidence at the support points."""
+    sizes = [len(operators.support(name)) for name in wiring.variables]
+    shapes = [(int(rows[-1]), size) for rows, size in zip(wiring.start, sizes, strict=True)]
+    if start is None:
+        messages = tuple(np.ones(shape, dtype=dtype) for shape in shapes)
+    else:
+        if [m.shape for m in start] != shapes:
+            raise InputError(
+                f"start: beliefs of a graph with other messages, {[m.shape for m in start]} instead of {shapes}"
+            )
+        messages = tuple(m.astype(dtype) for m in start)
+    unit = normalization == "norm"
+    known, log_scale = [], 0.0
+    for index, size in enumerate(sizes):
+        product = np.ones((len(wiring.nodes[index]), size), dtype=dtype)
+        block = max(1, EVIDENCE_CELLS // size)
+        for begin in range(0, len(product) if evidence.pieces[index] else 0, block):
+            end = min(begin + block, len(product))
+            logs, negative = evidence.log_at(operators, index, begin, end, None, size)
+            if not unit:
+                largest = logs.max(axis=1, keepdims=True)
+                logs -= largest
+                own = evidence.fixed[index].nodes
+                largest[own[(own >= begin) & (own < end)] - begin] = 0.0  # not part of the model any more
+                log_scale += float(largest.sum())
+            values = np.exp(logs)
+            product[begin:end] = np.where(negative, -values, values)
+        known.append(product)
+    made = tuple(operators.operator(*key, readings, weights, dtype) for key in wiring.operators)
+    functions = tuple(operators.function(name).astype(dtype) for name in wiring.variables) if unit else ()
+    shares: tuple[NDArray[Any], ...] = ()
+    powers: tuple[NDArray[Any], ...] = ()
+    if weights is not None:
+        by_row = [weights[wiring.edge[wiring.target_variable == v]] for v in range(len(sizes))]
+        shares = tuple(part.astype(dtype) for part in by_row)
+        powers = tuple(m ** share[:, None] for m, share in zip(messages, shares, strict=True))
+    return State(messages, tuple(known), shares, powers, functions, made, operators.signed, log_scale)
+
+
+def edge_weights(
+    graph: Graph, wiring: Wiring, weighting: Any, signed: bool, scale: float
+) -> NDArray[np.float64] | None:
+    """Weights of the graph's edges (edges,), or None where all are one; `scale` is for tree weights."""
+    if weighting is None:
+        weighting = "bethe" if signed else "tree-reweighted"
+    if isinstance(weighting, str):
+        if weighting == "bethe":
+            return None
+        if weighting != "tree-reweighted":
+            raise InputError(
+                f"weighting: expected 'tree-reweighted', 'bethe' or a weight for each edge, got {weighting!r}"
+            )
+        weights = np.ones(graph.n_edges)
+        used = np.unique(wiring.edge)
+        whole = graph.shape if len(used) == graph.n_edges else None
+        weights[used] = np.minimum(
+            scale * spanning_tree_weights(graph.n_nodes, graph.edges[used], whole), 1.0
+        )
+    else:
+        weights = np.asarray(weighting, dtype=np.float64)
+        if weights.shape != (graph.n_edges,) or not ((weights > 0) & (weights <= 1)).all():
+            raise InputError(
+                f"weighting: expected {graph.n_edges} numbers above 0 and at most 1, one for each edge, "
+                f"got shape {weights.shape}"
+            )
+    if (weights == 1).all():
+        return None
+    if signed:
+        raise InputError(
+            "weighting: edges can only be weighted where messages are positive; use conditionals='probability' "
+            "or weighting='bethe'"
+        )
+    return weights
