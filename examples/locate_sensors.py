@@ -103,9 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> Path:
             "the surest": int(order[-1]),
         },
         title=(
-            f"{len(places)} sensors located from {len(edges)} noisy distances between neighbours "
+            f"{len(places) - len(ANCHORS)} sensors located from {len(edges)} noisy distances between neighbours "
             f"and {len(ANCHORS)} anchors, by kernel belief propagation.\n"
-            f"Every belief is a distribution over a grid of {side} x {side} places."
+            f"Every belief is a distribution over {side} x {side} places, drawn as a map: the darker, the more probable."
         ),
     )
     options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Belief propagation over variables of any kind, with every relation learned from examples."""
 
-from kernelbp import datasets, errors, kernels
+from kernelbp import datasets, errors, figures, kernels, testing
 from kernelbp.errors import ConvergenceWarning
 from kernelbp.graph import Graph
 from kernelbp.inference.beliefs import Beliefs
@@ -17,5 +17,7 @@ __all__ = [
     "__version__",
     "datasets",
     "errors",
+    "figures",
     "kernels",
+    "testing",
 ]

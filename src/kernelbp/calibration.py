@@ -64,6 +64,7 @@ def calibrate(
     infer: Callable[[Graph, GraphCalibration], Beliefs],
     operators: ProbabilityOperators,
     step: Callable[[str], None],
+    mixings: tuple[float | None, ...] = MIXINGS,
 ) -> GraphCalibration:
     """Fit mixing, then edge weights, then temperature, one after another.
 
@@ -73,6 +74,7 @@ def calibrate(
     infer : runs inference under given settings
     operators : of the fitted model, for its states
     step : called with a note after every inference
+    mixings : shares of independence to try
     """
     truths = [_true_measures(graph, truth, operators) for graph, truth in graphs]
 
@@ -95,13 +97,13 @@ def calibrate(
         return GraphCalibration(mixing, scale, tried[mixing, scale][1], tried[mixing, scale][0])
 
     tried: dict[tuple[float | None, float], tuple[float, float]] = {}
-    mixed = best_of([GraphCalibration(mixing=share) for share in MIXINGS])
+    mixed = best_of([GraphCalibration(mixing=share) for share in mixings])
     return best_of([replace(mixed, weight_scale=factor) for factor in WEIGHT_SCALES])
 
 
-def inferences_needed(n_graphs: int) -> int:
+def inferences_needed(n_graphs: int, mixings: tuple[float | None, ...] = MIXINGS) -> int:
     """How many inferences `calibrate` runs."""
-    return n_graphs * (len(MIXINGS) + len(WEIGHT_SCALES) - 1)
+    return n_graphs * (len(mixings) + len(WEIGHT_SCALES) - 1)
 
 
 def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) -> Truth:
@@ -114,13 +116,16 @@ def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) ->
     found: Truth = []
     for name, values in by_variable.items():
         nodes = graph.nodes_of(name)
-        column, _ = as_column(values, f"graphs: true values of {name!r}", allow_missing=True)
+        column, kind = as_column(values, f"graphs: true values of {name!r}", allow_missing=True)
+        operators.embeddings[name].examples.kind.merged(kind, f"graphs: true values of {name!r}")
         if len(column) != len(nodes):
             raise InputError(
                 f"graphs: expected a true value for each of the {len(nodes)} nodes of {name!r}, got {len(column)}"
             )
         known = np.flatnonzero(~missing_rows(column, f"graphs: true values of {name!r}"))
         found.append((name, known, assign(operators.embeddings[name].states, column[known])))
+    if not sum(len(nodes) for _, nodes, _ in found):
+        raise InputError("graphs: no true value is known in one of the graphs")
     return found
 
 

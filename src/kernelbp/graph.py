@@ -142,6 +142,8 @@ class Graph:
         [(0, 2, 'below'), (1, 3, 'below'), (0, 1, 'sky'), (2, 3, 'ground')]
         """
         sizes = _checked_shape(shape)
+        if not isinstance(relation, Mapping):
+            _checked_name(relation, "relation")
         allowed = GRID_NEIGHBORS[len(sizes)]
         if neighbors is None:
             neighbors = allowed[0]
@@ -214,8 +216,8 @@ class Graph:
         >>> Graph.from_edges([(0, 1, "likes"), (1, 2, "likes")], variables=["person"] * 3)
         Graph(3 nodes, 2 edges, variables: person, relations: likes)
         """
-        if isinstance(variables, str):
-            raise InputError(f"variables: expected one name per node, got the single name {variables!r}")
+        if isinstance(variables, str) or not hasattr(variables, "__len__"):
+            raise InputError(f"variables: expected one name per node, got {variables!r}")
         variable_names: dict[str, int] = {}
         node_variable = np.asarray(
             [
@@ -229,7 +231,7 @@ class Graph:
             if relation is None:
                 raise InputError("relation: an array of edges needs relation='...'")
             ends = _checked_ends(edges)
-            relation_names[relation] = 0
+            relation_names[_checked_name(relation, "relation")] = 0
             kinds = np.zeros(len(ends), dtype=np.intp)
         else:
             listed = [_checked_edge(edge, index, relation) for index, edge in enumerate(edges)]
@@ -451,6 +453,8 @@ def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _checked_ends(edges: NDArray[Any]) -> Indices:
+    if not edges.size:
+        return np.empty((0, 2), dtype=np.intp)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
         raise InputError(
             f"edges: expected an (edges, 2) array of node numbers, got {edges.dtype} {edges.shape}"
@@ -461,7 +465,10 @@ def _checked_ends(edges: NDArray[Any]) -> Indices:
 def _checked_readings(readings: ArrayLike | None, n_edges: int) -> NDArray[Any] | None:
     if readings is None:
         return None
-    array = np.asarray(readings, dtype=np.float64)
+    try:
+        array = np.array(readings, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"readings: expected numbers, got {readings!r:.80}") from None
     if array.ndim == 0 or len(array) != n_edges:
         raise InputError(f"readings: expected one for each of the {n_edges} edges, got shape {array.shape}")
     if not np.isfinite(array).all():
@@ -472,6 +479,7 @@ def _checked_readings(readings: ArrayLike | None, n_edges: int) -> NDArray[Any] 
 
 
 def _checked_edge(edge: Any, index: int, relation: str | None) -> tuple[int, int, str]:
+    edge = tuple(edge) if isinstance(edge, list) else edge
     if isinstance(edge, tuple) and len(edge) == 2 and relation is not None:
         edge = (*edge, relation)
     whole = (int, np.integer)

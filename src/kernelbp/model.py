@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, Literal
@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from kernelbp.calibration import GraphCalibration, calibrate, inferences_needed
-from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError
-from kernelbp.graph import Graph
+from kernelbp.calibration import MIXINGS, GraphCalibration, calibrate, inferences_needed
+from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError, UnsupportedError
+from kernelbp.graph import Graph, Readings
 from kernelbp.inference.beliefs import Beliefs, Source
 from kernelbp.inference.evidence import gather_evidence
 from kernelbp.inference.progress import Progress
@@ -44,7 +44,7 @@ from kernelbp.learning.operators import (
 from kernelbp.learning.potentials import KnownRelation, Potential
 from kernelbp.learning.probability import assign, blurs, default_budget, joint_table
 from kernelbp.learning.tuning import Smoothing, fit_smoothing, smoothed_joint
-from kernelbp.values import Column, Kind, as_column, distinct
+from kernelbp.values import Column, Kind, as_column, distinct, is_number, is_whole
 
 __all__ = ["Model", "Relation"]
 
@@ -64,7 +64,7 @@ PAPER_INFERENCE: dict[str, Any] = {
 """How the authors' program runs: a fixed number of damped sweeps, never tested for convergence."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Relation:
     """A relation between two variables, to be learned from pairs of their values.
 
@@ -104,7 +104,10 @@ class Relation:
 
     def __post_init__(self) -> None:
         if self.potential is not None and not callable(self.potential):
-            table = np.asarray(self.potential, dtype=np.float64)
+            try:
+                table = np.asarray(self.potential, dtype=np.float64)
+            except (TypeError, ValueError):
+                table = np.empty(0)
             if table.ndim != 2 or not np.isfinite(table).all() or (table < 0).any():
                 raise InputError(
                     "potential: expected a function or a table (2-D array) of finite numbers of at least 0, "
@@ -127,7 +130,9 @@ class Relation:
                 "evidence: expected 'likelihood' or 'posterior', a scikit-learn estimator (an object with fit and "
                 f"predict) or None, got {self.evidence!r:.80}"
             )
-        if self.regularization is not None and not self.regularization >= 0:
+        if self.regularization is not None and not (
+            is_number(self.regularization) and self.regularization >= 0
+        ):
             raise InputError(f"regularization: expected a number of at least 0, got {self.regularization!r}")
 
     def __repr__(self) -> str:
@@ -138,6 +143,8 @@ class Relation:
             shown.append(f"evidence={self.evidence!r}")
         if self.regularization is not None:
             shown.append(f"regularization={self.regularization!r}")
+        if self.potential is not None:
+            shown.append("potential=...")
         return f"Relation({', '.join(shown)})"
 
 
@@ -326,6 +333,7 @@ class Model:
             Before any work, if names, lengths or values are wrong.
         """
         self._check_settings()
+        self._check_training_graphs(graphs)
         to_learn = {name: relation for name, relation in self.relations.items() if relation.potential is None}
         examples, tables = collect(
             to_learn,
@@ -334,6 +342,14 @@ class Model:
             check=lambda variable, column, name: check_values(self.variables[variable], column, name),
         )
         landmarks = self._checked_landmarks({name: e.kind for name, e in examples.items()})
+        for name, column in landmarks.items():
+            if name in examples and domain(self.variables[name]) == "finite":
+                alike = np.asarray(self.variables[name](examples[name].values, column))
+                if not (alike.max(axis=1) > 0).all():
+                    raise InputError(
+                        f"landmarks[{name!r}]: must hold every training value of a finite variable, "
+                        "or those left out would be impossible"
+                    )
         for name in self._variables_in_use():
             if name not in examples:
                 examples[name] = self._unseen(name, landmarks)
@@ -401,11 +417,26 @@ class Model:
             self._calibrate(graphs, progress)
         return self
 
+    def _check_training_graphs(self, graphs: Sequence[tuple[Graph, Any]]) -> None:
+        for index, item in enumerate(graphs):
+            if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Graph)):
+                raise InputError(
+                    f"graphs[{index}]: expected (Graph, true values of its nodes), got {type(item).__name__}"
+                )
+        settings = self.inference or {}
+        if len(graphs) and (
+            settings.get("conditionals") == "embedding" or settings.get("update", "constant") != "constant"
+        ):
+            raise InputError(
+                "graphs: settings can be fitted on training graphs only for conditionals='probability'"
+            )
+
     def _calibrate(self, graphs: Sequence[tuple[Graph, Any]], progress: bool) -> None:
         operators = self._made_operators("constant", "probability")
         assert isinstance(operators, ProbabilityOperators)
         fitted = self._need_fitted()
-        with Progress("calibration", inferences_needed(len(graphs)), shown=progress) as bar:
+        mixings = MIXINGS if self.mixing is None else (None,)
+        with Progress("calibration", inferences_needed(len(graphs), mixings), shown=progress) as bar:
 
             def infer(graph: Graph, settings: GraphCalibration) -> Beliefs:
                 self._apply(fitted, settings)
@@ -414,7 +445,7 @@ class Model:
                     return self.infer(graph)
 
             try:
-                chosen = calibrate(graphs, infer, operators, bar.advance)
+                chosen = calibrate(graphs, infer, operators, bar.advance, mixings)
             except BaseException:
                 self._fitted, self._operators = fitted, {}
                 raise
@@ -489,6 +520,13 @@ class Model:
         Beliefs
         """
         fitted = self._need_fitted()
+        if not isinstance(graph, Graph):
+            raise InputError(
+                f"graph: expected a kernelbp.Graph, got {type(graph).__name__}; "
+                "see Graph.grid, Graph.from_edges and Graph.from_networkx"
+            )
+        if start is not None and not isinstance(start, Beliefs):
+            raise InputError(f"start: expected Beliefs of an earlier inference, got {type(start).__name__}")
         given = {
             "update": update,
             "conditionals": conditionals,
@@ -507,6 +545,8 @@ class Model:
         if choice["conditionals"] is None:
             choice["conditionals"] = "probability" if choice["update"] == "constant" else "embedding"
         check_choice(choice)
+        if choice["conditionals"] == "embedding":
+            _refuse_potentials(graph, fitted.known)
         precision = checked_dtype(dtype)
         for name in graph.variables:
             if name not in fitted.embeddings:
@@ -599,8 +639,7 @@ class Model:
             }
             for name, r in fitted.relations.items()
         }
-        calibration = {name: getattr(fitted.calibration, name) for name in CALIBRATED}
-        return {"variables": variables, "relations": relations, "calibration": calibration}
+        return {"variables": variables, "relations": relations, "calibration": asdict(fitted.calibration)}
 
     def __repr__(self) -> str:
         state = "not fitted" if self._fitted is None else "fitted"
@@ -673,8 +712,8 @@ class Model:
             return None
         # A table of finite values leaves nothing to regress; a variable with nodes sends messages by counts,
         # and must speak the same way where it is known.
-        inferred = {r.first for r in self.relations.values()}
-        if choosing and (counted is None or domain(second.kernel) == "finite" or relation.second in inferred):
+        has_nodes = not self._has_no_nodes(relation.second)
+        if choosing and (counted is None or domain(second.kernel) == "finite" or has_nodes):
             return None
         hidden, readings = (as_column(side, f"pairs[{name!r}]")[0] for side in pair)
         if form == "estimator":
@@ -693,6 +732,10 @@ class Model:
         return self.regularization if self.ridge is None else self.ridge / total
 
     def _check_settings(self) -> None:
+        for name in ("variables", "relations"):
+            given = getattr(self, name)
+            if not isinstance(given, Mapping):
+                raise InputError(f"{name}: expected a mapping by name, got {type(given).__name__}")
         if not self.variables:
             raise InputError("variables: expected at least one, got none")
         for name, kernel in self.variables.items():
@@ -711,16 +754,23 @@ class Model:
                     raise InputError(
                         f"relations[{name!r}]: unknown variable {end!r}; the model has {', '.join(self.variables)}"
                     )
-        for name, least in (("regularization", 0.0), ("residual", 0.0), ("ridge", 0.0)):
+        for name in ("regularization", "residual", "ridge"):
             value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise InputError(f"{name}: expected a number of at least {least:g}, got {value!r}")
+            if value is not None and not (is_number(value) and value >= 0):
+                raise InputError(f"{name}: expected a number of at least 0, got {value!r}")
         for name in ("power", "max_rank", "budget"):
             value = getattr(self, name)
-            if value is not None and (value < 1 or int(value) != value):
+            if value is not None and not (is_whole(value) and value >= 1):
                 raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}")
-        if self.mixing is not None and not 0 <= self.mixing <= 1:
+        if self.mixing is not None and not (is_number(self.mixing) and 0 <= self.mixing <= 1):
             raise InputError(f"mixing: expected a number from 0 to 1, got {self.mixing!r}")
+        for name in self.inference or {}:
+            if name not in DEFAULTS:
+                raise InputError(f"inference: unknown setting {name!r}; there are {', '.join(DEFAULTS)}")
+        if self.landmarks is not None and not isinstance(self.landmarks, Mapping):
+            raise InputError(
+                f"landmarks: expected a mapping from variable to values, got {type(self.landmarks).__name__}"
+            )
         if self.marginal not in ("parzen", "embedding"):
             raise InputError(f"marginal: expected 'parzen' or 'embedding', got {self.marginal!r}")
 
@@ -755,6 +805,11 @@ class Model:
         points = None
         if not callable(given):
             for axis, end in enumerate(ends):
+                if domain(self.variables[end]) != "finite":
+                    raise InputError(
+                        f"relations[{name!r}]: a table needs finite variables (kernel Delta), {end!r} is not one; "
+                        "give a function instead"
+                    )
                 if end not in landmarks or np.shape(given)[axis] != len(landmarks[end]):
                     raise InputError(
                         f"relations[{name!r}]: a table of shape {np.shape(given)} needs landmarks of {end!r} for its "
@@ -790,11 +845,17 @@ CLEARLY = 0.05
 """Nats a pair by which it must be better than counting."""
 
 
+def _refuse_potentials(graph: Graph, known: Mapping[str, KnownRelation]) -> None:
+    read = {said.relation for said in graph.evidence if isinstance(said, Readings)}
+    for name in (*graph.relations, *read):
+        if name in known:
+            raise UnsupportedError(
+                f"relation {name!r} has a potential, which needs conditionals='probability', not 'embedding'"
+            )
+
+
 def _evidence_form(relation: Relation) -> EvidenceForm:
     """As conditional embeddings see it, which do not choose."""
     if is_estimator(relation.evidence):
         return "estimator"
     return "posterior" if relation.evidence == "posterior" else "likelihood"
-
-
-CALIBRATED = ("mixing", "weight_scale", "temperature", "score")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kernelbp.errors import InputError
 
-__all__ = ["Column", "Kind", "as_column", "distinct", "missing_rows"]
+__all__ = ["Column", "Kind", "as_column", "distinct", "is_number", "is_whole", "missing_rows"]
 
 Column = NDArray[Any]
 
@@ -46,7 +46,8 @@ class Kind:
         if self.form != "scalar":
             return column
         flat = column[..., 0]
-        return flat.astype(np.int64) if self.integer else flat
+        whole = self.integer and bool((flat == np.rint(flat)).all())
+        return flat.astype(np.int64) if whole else flat
 
     def merged(self, other: Kind, name: str) -> Kind:
         """The kind of two columns of one variable together, or an error if they cannot be mixed."""
@@ -90,6 +91,8 @@ def as_column(given: Any, name: str, *, allow_missing: bool = False) -> tuple[Co
     """
     if isinstance(given, str | bytes | dict) or not hasattr(given, "__len__"):
         raise InputError(f"{name}: expected an array or a sequence of values, got {type(given).__name__}")
+    if isinstance(given, np.ma.MaskedArray):
+        given = _unmasked(given, name)
     array = given if isinstance(given, np.ndarray) else _from_sequence(given)
     if array.dtype.kind not in "fiub":
         return _object_column(array, name, allow_missing)
@@ -112,9 +115,33 @@ def as_column(given: Any, name: str, *, allow_missing: bool = False) -> tuple[Co
     return column, kind
 
 
+def _unmasked(given: Any, name: str) -> NDArray[Any]:
+    """A masked array with NaN where it is masked."""
+    if not np.ma.is_masked(given):
+        return np.asarray(given.data)
+    if given.dtype.kind not in "fiub":
+        raise InputError(
+            f"{name}: masked arrays should hold numbers, got {given.dtype}; give None where missing"
+        )
+    filled: NDArray[Any] = given.astype(np.float64).filled(np.nan)
+    return filled
+
+
+def is_number(value: Any) -> bool:
+    """Whether a setting is a real number (and not a truth value)."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a setting is a whole number (and not a truth value)."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
 def _from_sequence(given: Sequence[Any]) -> NDArray[Any]:
-    if all(_is_number(value) for value in given):
-        return np.asarray(given) if len(given) else np.empty(0)
+    if all(_is_number(value) or value is None for value in given):
+        some_missing = any(value is None for value in given)
+        filled = [np.nan if value is None else value for value in given] if some_missing else given
+        return np.asarray(filled) if len(given) else np.empty(0)
     if all(_is_row(value) for value in given) and len({len(value) for value in given}) == 1:
         return np.asarray(given, dtype=np.float64)
     objects = np.empty(len(given), dtype=object)

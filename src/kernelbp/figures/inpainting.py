@@ -115,7 +115,7 @@ def _draw(
         _zoom(enlarged, frame)
         if column == 2:
             _color_bar(figure, drawn, panels[1, :3], "gray level, 0 black to 255 white")
-    _color_bar(figure, drawn, panels[1, 3:], "standard deviation, in gray levels (largest ones clipped)")
+    _color_bar(figure, drawn, panels[1, 3:], "standard deviation, gray levels (top clipped)")
     panels[1, 0].set_ylabel("the framed detail", fontsize=11)
     return figure
 

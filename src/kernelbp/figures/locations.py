@@ -164,7 +164,7 @@ def _draw(
             markersize=13,
             markeredgewidth=1.8,
             linestyle="none",
-            label="its true place",
+            label="on the maps: its true place",
         )
         axes.plot(
             *mean[node],
@@ -173,7 +173,7 @@ def _draw(
             markersize=9,
             markeredgewidth=2.0,
             linestyle="none",
-            label="its belief's mean (maps: the darker, the more probable)",
+            label="on the maps: its belief's mean",
         )
         _finish(axes, across, up)
         axes.set_title(

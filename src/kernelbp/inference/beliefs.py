@@ -20,7 +20,7 @@ from kernelbp.inference.wiring import Wiring
 from kernelbp.kernels import domain
 from kernelbp.learning.marginal import Marginal, Parzen
 from kernelbp.learning.operators import Operators
-from kernelbp.values import Column, as_column
+from kernelbp.values import Column, as_column, is_number, is_whole
 
 __all__ = ["Beliefs", "VariableBeliefs"]
 
@@ -47,7 +47,7 @@ class Source:
     temperature: float = 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class VariableBeliefs:
     """Beliefs of all nodes of one variable, in the graph's order.
 
@@ -114,9 +114,11 @@ class VariableBeliefs:
             lost = total <= LOST
             product[lost], total[lost] = 1.0, 1.0
             result[part] = product[:, : len(column)] * prior / total[:, None]
-        for node, value in zip(self._fixed.nodes, self._fixed.values, strict=True):
-            window = Parzen(value[None], np.ones(1), prior_density.widths)
-            result[chosen == node] = window(column)
+        place = np.full(self.n_nodes, -1)
+        place[self._fixed.nodes] = np.arange(len(self._fixed.nodes))
+        for index in np.flatnonzero(place[chosen] >= 0):
+            value = self._fixed.values[place[chosen[index]]]
+            result[index] = Parzen(value[None], np.ones(1), prior_density.widths)(column)
         return result
 
     # ------------------------------------------------------------------ summaries
@@ -201,7 +203,10 @@ class VariableBeliefs:
     def quantile(self, probability: float | ArrayLike) -> Matrix:
         """Quantiles of each belief over numbers: (nodes,) for one probability, (nodes, k) for k."""
         self._need_scalars("quantile")
-        wanted = np.atleast_1d(np.asarray(probability, dtype=np.float64))
+        try:
+            wanted = np.atleast_1d(np.asarray(probability, dtype=np.float64))
+        except (TypeError, ValueError):
+            wanted = np.array([np.nan])
         if wanted.ndim != 1 or not ((wanted >= 0) & (wanted <= 1)).all():
             raise InputError(f"probability: expected numbers between 0 and 1, got {probability!r:.80}")
         result = self._collect(
@@ -213,7 +218,7 @@ class VariableBeliefs:
 
     def interval(self, coverage: float = 0.9) -> Matrix:
         """The central interval that holds this much of each belief, shape (nodes, 2)."""
-        if not 0 < coverage < 1:
+        if not (is_number(coverage) and 0 < coverage < 1):
             raise InputError(f"coverage: expected a number between 0 and 1, got {coverage!r}")
         return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
 
@@ -225,8 +230,8 @@ class VariableBeliefs:
         size : int
         seed : int or Generator, optional
         """
-        if size < 0:
-            raise InputError(f"size: expected at least 0, got {size}")
+        if not is_whole(size) or size < 0:
+            raise InputError(f"size: expected a whole number of at least 0, got {size!r}")
         uniform = np.random.default_rng(seed).random((self.n_nodes, size))
         atoms = self._marginal.atoms
         drawn = np.empty((self.n_nodes, size, *atoms.shape[1:]), dtype=atoms.dtype)
@@ -434,8 +439,9 @@ class VariableBeliefs:
 
 def _highest(mass: Matrix, atoms: Matrix, candidates: Matrix) -> NDArray[np.intp]:
     """For each row, the candidate at which the weighted atoms, widened by Silverman's rule, are densest."""
-    mean = mass @ atoms
-    spread = np.sqrt(np.maximum(mass @ atoms**2 - mean**2, 0.0))
+    middle = atoms.mean()  # taken off first, so that little is lost to rounding
+    atoms, candidates = atoms - middle, candidates - middle
+    spread = np.sqrt(np.maximum(mass @ atoms**2 - (mass @ atoms) ** 2, 0.0))
     width = 1.06 * spread * (mass**2).sum(axis=1) ** 0.2
     least = max(float(np.ptp(atoms)), np.finfo(np.float64).tiny) * 1e-3
     # Widths are rounded to steps of a tenth, so that rows can share a window.
@@ -462,7 +468,7 @@ def _pick(mass: Matrix, probability: Matrix) -> NDArray[np.intp]:
     return np.maximum(picked, first)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Beliefs:
     """The result of an inference: beliefs of all nodes, and how it ended.
 
@@ -474,6 +480,10 @@ class Beliefs:
     _source: Source = field(repr=False)
     _verdict: Verdict
 
+    def __repr__(self) -> str:
+        verdict = "converged after" if self.converged else "not converged in"
+        return f"Beliefs({self.graph.n_nodes} nodes, {verdict} {self.iterations} iterations)"
+
     @property
     def converged(self) -> bool:
         """Whether messages settled within the tolerance."""
@@ -481,7 +491,7 @@ class Beliefs:
 
     @property
     def iterations(self) -> int:
-        """Iterations run; each updates every message once."""
+        """Iterations run; each updates about as many messages as there are."""
         return self._verdict.iterations
 
     @property
@@ -556,7 +566,8 @@ class Beliefs:
     def log_partition(self) -> float:
         """Logarithm of the partition function, at the messages as they stand.
 
-        With ``weighting="bethe"`` Bethe's estimate, exact on trees; tree-reweighted an upper bound. It is
+        With ``weighting="bethe"`` Bethe's estimate, exact on trees; tree-reweighted, with the weights of
+        spanning trees as they are, an upper bound. It is
         that of the model with node potentials marginal times evidence, and edge potentials as
         explained in `kernelbp.inference.partition`; without evidence it is 0 for relations that agree on
         their marginals.
@@ -588,14 +599,14 @@ class Beliefs:
         """
         source = self._source
         wiring, operators = source.wiring, source.operators
-        if not 0 <= edge < source.graph.n_edges:
-            raise InputError(f"edge: expected a number in 0 ... {source.graph.n_edges - 1}, got {edge}")
+        if not is_whole(edge) or not 0 <= edge < source.graph.n_edges:
+            raise InputError(f"edge: expected a number in 0 ... {source.graph.n_edges - 1}, got {edge!r}")
         mine = np.flatnonzero(wiring.edge == edge)
         if not len(mine):
             raise UnsupportedError(
                 f"edge {edge} has a fixed end; the belief of the other end says all there is"
             )
-        nodes = [_node_of(source, message) for message in mine.tolist()]
+        nodes = wiring.ends[1][mine]
         to_first, to_second = mine if nodes[0] == source.graph.edges[edge, 0] else mine[::-1]
         products = [self._cavity_at(message) for message in (to_first, to_second)]
         names = [source.graph.variables[wiring.target_variable[i]] for i in (to_first, to_second)]
@@ -633,7 +644,3 @@ class Beliefs:
         product = np.exp(total - total.max())
         odd = ((arriving[~own] < 0).sum(axis=0) % 2 == 1) ^ (evidence < 0)
         return np.where(odd, -product, product)
-
-
-def _node_of(source: Source, message: int) -> int:
-    return int(source.wiring.nodes[source.wiring.target_variable[message]][source.wiring.target[message]])

@@ -130,7 +130,8 @@ class Evidence:
                 continue
             values = np.asarray(piece.at(operators, slice(low, high), points), dtype=np.float64)
             largest = np.abs(values).max(axis=1, keepdims=True)
-            values[largest[:, 0] <= SILENCE] = 1.0
+            if isinstance(piece, Observed):
+                values[largest[:, 0] <= SILENCE] = 1.0
             magnitude = np.log(np.maximum(np.abs(values), np.finfo(np.float64).tiny))
             at, first = np.unique(piece.nodes[low:high] - begin, return_index=True)
             logs[at] += np.add.reduceat(magnitude, first, axis=0)

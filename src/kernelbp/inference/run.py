@@ -101,7 +101,7 @@ def run(
             # A damped step moves a message by only its undamped share.
             settled = residuals[-1] <= tolerance * (1 - kept)
             converged = exact_in_one or (settled and (complete or not plan.dynamic))
-            if leaps is not None and not converged:
+            if leaps is not None and not converged and len(residuals) < max_iterations:
                 leaps.leap(residuals[-1])
             if damping == "auto" and len(residuals) - raised >= PATIENCE:
                 before = max(residuals[-PATIENCE : -PATIENCE // 2])

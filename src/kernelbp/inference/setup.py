@@ -15,6 +15,7 @@ from kernelbp.inference.update import State
 from kernelbp.inference.weights import spanning_tree_weights
 from kernelbp.inference.wiring import Wiring
 from kernelbp.learning.operators import Operators
+from kernelbp.values import is_number, is_whole
 
 __all__ = ["CHOICES", "DEFAULTS", "check_choice", "checked_dtype", "edge_weights", "initial_state"]
 
@@ -46,20 +47,28 @@ def check_choice(choice: Mapping[str, Any]) -> None:
     for name, allowed in CHOICES.items():
         if choice[name] not in allowed:
             raise InputError(f"{name}: expected {' or '.join(map(repr, allowed))}, got {choice[name]!r}")
-    if not choice["max_iterations"] >= 1:
-        raise InputError(f"max_iterations: expected at least 1, got {choice['max_iterations']!r}")
-    if not choice["tolerance"] >= 0:
-        raise InputError(f"tolerance: expected a number of at least 0, got {choice['tolerance']!r}")
+    most, tolerance = choice["max_iterations"], choice["tolerance"]
+    if not is_whole(most) or most < 1:
+        raise InputError(f"max_iterations: expected a whole number of at least 1, got {most!r}")
+    if not is_number(tolerance) or not tolerance >= 0:
+        raise InputError(f"tolerance: expected a number of at least 0, got {tolerance!r}")
+    if choice["update"] != "constant" and choice["conditionals"] == "probability":
+        raise InputError(
+            f"update: {choice['update']!r} is a form of conditionals='embedding'; probability tables have only 'constant'"
+        )
     damping = choice["damping"]
-    if damping != "auto" and (isinstance(damping, str) or not 0 <= damping < 1):
+    if damping != "auto" and not (is_number(damping) and 0 <= damping < 1):
         raise InputError(f"damping: expected 'auto' or a number from 0 to below 1, got {damping!r}")
 
 
 def checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """The precision of messages."""
-    precision = np.dtype(dtype)
-    if precision not in (np.float32, np.float64):
-        raise InputError(f"dtype: expected float32 or float64, got {precision}")
+    try:
+        precision = np.dtype(dtype)
+    except TypeError:
+        precision = None
+    if precision is None or precision not in (np.float32, np.float64):
+        raise InputError(f"dtype: expected float32 or float64, got {dtype!r}")
     return precision
 
 
@@ -132,7 +141,10 @@ def edge_weights(
             scale * spanning_tree_weights(graph.n_nodes, graph.edges[used], whole), 1.0
         )
     else:
-        weights = np.asarray(weighting, dtype=np.float64)
+        try:
+            weights = np.asarray(weighting, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"weighting: expected a number for each edge, got {weighting!r:.80}") from None
         if weights.shape != (graph.n_edges,) or not ((weights > 0) & (weights <= 1)).all():
             raise InputError(
                 f"weighting: expected {graph.n_edges} numbers above 0 and at most 1, one for each edge, "

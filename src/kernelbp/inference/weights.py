@@ -146,8 +146,7 @@ def _sampled(n_nodes: int, edges: Indices, labels: Indices) -> Matrix:
 
 def _random_forest(n_nodes: int, edges: Indices, random: np.random.Generator) -> Indices:
     """Edges of the spanning forest of least total weight, for random weights."""
-    place = np.full(len(edges), -1.0)
-    place[:] = random.permutation(len(edges)) + 1.0
+    place = random.permutation(len(edges)) + 1.0
     low, high = edges.min(axis=1), edges.max(axis=1)
     # Parallel edges: keep the lightest of each pair, since a sparse matrix would add them up.
     order = np.lexsort((place, high, low))

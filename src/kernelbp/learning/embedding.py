@@ -19,7 +19,7 @@ from kernelbp.kernels import Kernel, resolve
 from kernelbp.learning.examples import Table, VariableExamples
 from kernelbp.learning.probability import States, choose_states, mean_measure
 from kernelbp.lowrank import Basis, LowRank, pivoted_cholesky
-from kernelbp.values import Column, distinct
+from kernelbp.values import Column
 
 __all__ = ["Embedding", "Moments", "embed_variable", "relation_moments"]
 
@@ -132,7 +132,7 @@ def embed_variable(
     elif landmarks is None:
         states = choose_states(kernel, examples.values, budget)
     else:
-        states = choose_states(kernel, landmarks[distinct(landmarks)[0]], len(landmarks))
+        states = choose_states(kernel, landmarks, len(landmarks))
     return Embedding(
         kernel,
         examples,

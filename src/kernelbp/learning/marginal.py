@@ -173,7 +173,8 @@ def _widths(values: Matrix, counts: Matrix, total: float) -> Matrix:
     factor = (0.9 if dimension == 1 else 1.0) * total ** (-1 / (dimension + 4))
     # Values that are all equal have no spread: a window a millionth of their size (of 1, if they are 0).
     size = np.abs(values).max(axis=0)
-    return np.maximum(spread * factor, 1e-6 * np.where(size > 0, size, 1.0))
+    constant = np.ptp(values, axis=0) == 0
+    return np.where(constant | (spread == 0), 1e-6 * np.where(size > 0, size, 1.0), spread * factor)
 
 
 def _grid(parzen: Parzen) -> tuple[Matrix, float]:

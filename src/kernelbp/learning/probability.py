@@ -26,7 +26,7 @@ from scipy import sparse
 from kernelbp.kernels import Kernel, domain
 from kernelbp.learning.examples import Table, VariableExamples
 from kernelbp.lowrank import pivoted_cholesky
-from kernelbp.values import Column
+from kernelbp.values import Column, distinct
 
 __all__ = [
     "States",
@@ -91,6 +91,7 @@ def choose_states(kernel: Kernel, values: Column, budget: int) -> States:
     the whole budget; all values, if there are no more than that. The power kept is the one
     at which neighbouring states overlap, in whose norm values are projected onto the states.
     """
+    values = values[distinct(values)[0]]
     if len(values) <= budget or domain(kernel) == "finite":
         points = values
     else:
