@@ -43,7 +43,7 @@ from kernelbp.learning.operators import (
 )
 from kernelbp.learning.potentials import KnownRelation, Potential
 from kernelbp.learning.probability import assign, blurs, default_budget, joint_table
-from kernelbp.learning.tuning import Smoothing, fit_smoothing, smoothed_joint
+from kernelbp.learning.tuning import LOOPY_SHARE, Smoothing, fit_smoothing, smoothed_joint
 from kernelbp.values import Column, Kind, as_column, distinct, is_number, is_whole
 
 __all__ = ["Model", "Relation"]
@@ -208,7 +208,7 @@ class Model:
         grows slowly with the number of pairs (16 to 64 for numbers, up to 128 for other variables).
     mixing : float, optional
         Share of independence mixed into every relation between hidden variables; fitted to held-out
-        pairs if not given. A variable that is never a relation's first end counts as read, not hidden:
+        pairs if not given, and then at least 2% on graphs with cycles. A variable that is never a relation's first end counts as read, not hidden:
         what readings say is mixed with far less, always fitted.
     landmarks : mapping from variable name to values, optional
         Your own support points for some variables.
@@ -264,7 +264,7 @@ class Model:
         self.merge = merge
         self.inference = inference
         self._fitted: Fitted | None = None
-        self._operators: dict[tuple[str, str], Operators] = {}
+        self._operators: dict[tuple[str, str, bool], Operators] = {}
 
     @classmethod
     def paper(
@@ -564,7 +564,8 @@ class Model:
             for name, part in zip(graph.variables, evidence.fixed, strict=True)
         ]
         wiring = wire(graph, self.relations, np.concatenate([np.empty(0, dtype=np.intp), *fixed]))
-        operators = self._made_operators(choice["update"], choice["conditionals"])
+        forest = is_forest(graph.n_nodes, *wiring.ends)
+        operators = self._made_operators(choice["update"], choice["conditionals"], loopy=not forest)
         scale = fitted.calibration.weight_scale
         weights = edge_weights(graph, wiring, choice["weighting"], operators.signed, scale)
         earlier = None if start is None else start._source.state.messages
@@ -574,9 +575,7 @@ class Model:
         plan = make_plan(choice["schedule"], wiring, graph.n_nodes, graph.shape)
         # Two passes over a tree are exact only where a message does not depend on the one that answers it.
         unweighted = not state.weights
-        exact = (
-            choice["schedule"] in ("auto", "tree") and unweighted and is_forest(graph.n_nodes, *wiring.ends)
-        )
+        exact = choice["schedule"] in ("auto", "tree") and unweighted and forest
         verdict = run(
             state,
             plan,
@@ -676,12 +675,15 @@ class Model:
             raise NotFittedError("this model has not been fitted; call fit(pairs) first")
         return self._fitted
 
-    def _made_operators(self, update: Update, conditionals: str) -> Operators:
+    def _made_operators(self, update: Update, conditionals: str, *, loopy: bool = True) -> Operators:
+        """Operators are made once for each way; on graphs with cycles relations are mixed a little more."""
         fitted = self._need_fitted()
-        key = (update, conditionals)
+        key = (update, conditionals, loopy)
         if key not in self._operators:
             self._operators[key] = (
-                ProbabilityOperators(fitted.embeddings, fitted.relations, fitted.known)
+                ProbabilityOperators(
+                    fitted.embeddings, fitted.relations, fitted.known, self._least_mixing() if loopy else {}
+                )
                 if conditionals == "probability"
                 else EmbeddingOperators(fitted.embeddings, fitted.relations, update)
             )
@@ -725,6 +727,12 @@ class Model:
         return fit_posterior(
             hidden, readings, first.states, second.basis, regularization=relation.regularization
         )
+
+    def _least_mixing(self) -> dict[str, float]:
+        """The least share of independence on graphs with cycles, for relations whose share was fitted to pairs."""
+        if self.mixing is not None or self._need_fitted().calibration.mixing is not None:
+            return {}
+        return {name: LOOPY_SHARE for name, r in self.relations.items() if not self._has_no_nodes(r.second)}
 
     def _lambda(self, relation: Relation, total: float) -> float:
         if relation.regularization is not None:

@@ -18,7 +18,7 @@ Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def cavities(
     messages: Array, evidence: Array, begin: Indices, end: Indices, nodes: Indices, own: Indices, out: Array
 ) -> None:
@@ -34,10 +34,20 @@ def cavities(
                 factor = messages[r]
                 for j in range(size):
                     row[j] *= factor[j]
+        if not _can_scale(row):
+            # Too small for one product: start again, scaling after every factor.
+            for j in range(size):
+                row[j] = start[j]
+            for r in range(begin[i], end[i]):
+                if r != own[i]:
+                    factor = messages[r]
+                    for j in range(size):
+                        row[j] *= factor[j]
+                    _scale(row)
         _scale(row)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def weighted_cavities(
     messages: Array,
     powers: Array,
@@ -60,10 +70,18 @@ def weighted_cavities(
             factor = powers[r]
             for j in range(size):
                 row[j] *= factor[j]
+        if not _can_scale(row):
+            for j in range(size):
+                row[j] = start[j] / divisor[j]
+            for r in range(begin[i], end[i]):
+                factor = powers[r]
+                _scale(row)
+                for j in range(size):
+                    row[j] *= factor[j]
         _scale(row)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def settle(
     made: Array,
     messages: Array,
@@ -77,7 +95,7 @@ def settle(
         changes[numbers[i]] = _settle_row(made[i], messages[rows[i]], damping)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def settle_weighted(
     made: Array,
     messages: Array,
@@ -196,7 +214,7 @@ def _power_single(row: Any, weight: Any, out: Any, scratch: Any) -> Any:
         out[j] *= total
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "reassoc"})
+@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"nnan", "nsz", "reassoc"})
 def _largest(row: Array) -> Any:
     """The entry of largest magnitude, with its sign."""
     high, low = row[0], row[0]
@@ -206,14 +224,19 @@ def _largest(row: Array) -> Any:
     return high if high >= -low else low
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _can_scale(row: Array) -> bool:
+    """Whether the largest magnitude is one that can be divided by."""
+    return TINY < abs(_largest(row)) < HUGE
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _scale(row: Array) -> None:
     """Divide by the entry of largest magnitude; a row that has none (all zero, not finite) becomes ones."""
-    largest = _largest(row)
-    if not TINY < abs(largest) < HUGE:
+    if not _can_scale(row):
         row[:] = 1
         return
-    scale = row.dtype.type(1) / largest
+    scale = row.dtype.type(1) / _largest(row)
     for j in range(len(row)):
         row[j] *= scale
 
@@ -222,7 +245,7 @@ TINY, HUGE = 1e-37, 1e37
 """Magnitudes between which a row can be scaled in float32."""
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _settle_row(fresh: Array, row: Array, damping: float) -> Any:
     size = len(row)
     _scale(fresh)

@@ -109,9 +109,12 @@ def run(
                     kept = next(step for step in DAMPING_STEPS if step > kept)
                     raised = len(residuals)
             if converged:
-                bar.finish(f"converged, largest change {residuals[-1]:.1e}")
+                done = (
+                    "exact in one pass" if exact_in_one else f"converged, largest change {residuals[-1]:.1e}"
+                )
+                bar.finish(done)
     if not converged and tolerance > 0:
-        _warn(residuals[-1], len(residuals), tolerance)
+        _warn(residuals[-1] / (1 - kept), len(residuals), tolerance)
     return Verdict(converged, tuple(residuals), kept)
 
 
@@ -119,8 +122,8 @@ def _warn(change: float, iterations: int, tolerance: float) -> None:
     warnings.warn(
         f"Inference stopped after {iterations} iterations with messages still changing by {change:.1e} "
         f"(tolerance {tolerance:.0e}). Beliefs may not be reliable. Try more iterations (max_iterations=), "
-        "more damping (damping=0.5 or above), or conditionals='probability' with "
-        "weighting='tree-reweighted', which converges.",
+        "more damping (damping=0.5 or above), smaller edge weights (weighting= with a number for each edge), or, if "
+        "they were changed, the defaults conditionals='probability' and weighting='tree-reweighted'.",
         ConvergenceWarning,
         stacklevel=4,
     )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kernelbp.kernels import domain
 from kernelbp.learning.embedding import Embedding
+from kernelbp.learning.probability import REPEATS
 from kernelbp.values import Column
 
 __all__ = ["Marginal", "MarginalForm", "Parzen", "Tabulated", "learn_marginal"]
@@ -30,8 +31,6 @@ MOST_ATOMS = 1024
 """Most training values at which a belief is read where no grid can be laid."""
 MOST_CENTRES = 4096
 """Most windows in a Parzen estimate; more values are pooled (on R) or thinned (elsewhere)."""
-REPEATS = 4.0
-"""Numbers that occur this often each are taken as values of a finite scale and read one by one."""
 QUADRATURE_POINTS = 8192
 """Points of R^d, d > 1, over which a belief is integrated to normalise its density."""
 QUADRATURE_SEED = 20110411

@@ -278,6 +278,7 @@ class ProbabilityOperators:
     embeddings: Mapping[str, Embedding]
     relations: Mapping[str, LearnedRelation]
     known: Mapping[str, KnownRelation]
+    least_mixing: Mapping[str, float] = field(default_factory=dict)
     signed: bool = field(default=False, init=False)
 
     def support(self, variable: str) -> Column:
@@ -315,7 +316,9 @@ class ProbabilityOperators:
     def ratio(self, relation: str, toward: int) -> Matrix:
         """P(x_s, x_t) / P(x_s) P(x_t), receiving end in rows."""
         learned = self.relations[relation]
-        table = density_ratio(learned.joint, learned.smoothing.mixing)
+        table = density_ratio(
+            learned.joint, max(learned.smoothing.mixing, self.least_mixing.get(relation, 0.0))
+        )
         return table if toward == 0 else table.T
 
     def conditional(self, relation: str, toward: int) -> Conditional:

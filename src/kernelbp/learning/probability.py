@@ -49,6 +49,8 @@ STATE_RESIDUAL = 0.5
 """States are spread until every training value is at least this much like one, at the sharpest power."""
 MOST_SCREENED = 20_000
 """Distinct training values among which states are chosen."""
+REPEATS = 4.0
+"""Numbers that occur this often each are taken as values of a finite scale."""
 NEIGHBOUR = 0.5
 """Neighbouring states compare as exp(-NEIGHBOUR) in the norm in which values are projected onto them."""
 
@@ -75,12 +77,14 @@ class States:
 def default_budget(examples: VariableExamples) -> int:
     """How many states the number of examples can fill.
 
-    On R as many as a histogram of pairs has cells along each axis at Scott's rate, m^(1/6) for m values;
-    elsewhere at the rate of one more dimension. The constants were set on images; see docs/design.md.
+    On R as many as a histogram of pairs has cells along each axis at Scott's rate, m^(1/6) for m values,
+    and twice as many for numbers that hardly repeat, whose relations are smooth; elsewhere at the rate of one
+    more dimension. The constants were set on images and linear chains; see docs/design.md.
     """
     total = examples.counts.sum()
     if examples.kind.form == "scalar":
-        return int(np.clip(round(5.5 * total ** (1 / 6)), 16, 64))
+        repeated = total >= REPEATS * len(examples.values)
+        return int(np.clip(round((5.5 if repeated else 11.0) * total ** (1 / 6)), 16, 64))
     return int(np.clip(round(4 * total ** (1 / 3)), 32, 128))
 
 

@@ -18,15 +18,17 @@ from kernelbp.kernels import domain
 from kernelbp.learning.examples import Table
 from kernelbp.learning.probability import States, blurs, density_ratio, joint_table
 
-__all__ = ["Smoothing", "fit_smoothing", "smoothed_joint"]
+__all__ = ["LOOPY_SHARE", "Smoothing", "fit_smoothing", "smoothed_joint"]
 
 Matrix = NDArray[np.float64]
 
 FOLDS = 3
 WIDTHS = (0.0, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0, 6.0)
 """Smoothing widths tried, in units of the distance between neighbouring states."""
-SHARES = (0.02, 0.05, 0.1, 0.2)
-"""Shares of independence tried. With less than the least, messages on graphs with cycles may not settle."""
+SHARES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2)
+"""Shares of independence tried."""
+LOOPY_SHARE = 0.02
+"""Least share on graphs with cycles, where messages may not settle with less (measured on the sunsets)."""
 EVIDENCE_SHARES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
 """The same for relations through which values are only read: an outlying reading may say little, but what
 readings say is not to be drowned by neighbours."""
