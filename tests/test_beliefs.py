@@ -464,7 +464,7 @@ def test_the_belief_of_an_edge_sums_to_one_with_the_beliefs_of_its_ends_as_margi
         ),
         (lambda b: b.interval(1.0), "coverage: expected a number between 0 and 1, got 1.0"),
         (lambda b: b.interval(0), "coverage: expected a number between 0 and 1, got 0"),
-        (lambda b: b.sample(-1), "size: expected at least 0, got -1"),
+        (lambda b: b.sample(-1), "size: expected a whole number of at least 0, got -1"),
         (
             lambda b: b.expect(lambda x: 1.0),
             "function: expected 512 numbers or rows, one per value, got shape ()",

@@ -363,14 +363,20 @@ INFERENCE = {
     "weighting": ({"weighting": "best"}, "weighting: expected "),
     "schedule": ({"schedule": "best"}, "schedule: expected 'auto' or 'flooding'"),
     "normalization": ({"normalization": "best"}, "normalization: expected 'largest' or 'norm', got 'best'"),
-    "iterations": ({"max_iterations": 0}, "max_iterations: expected at least 1, got 0"),
+    "iterations": ({"max_iterations": 0}, "max_iterations: expected a whole number of at least 1, got 0"),
     "tolerance": ({"tolerance": -1.0}, "tolerance: expected a number of at least 0, got -1.0"),
     "no tolerance": ({"tolerance": NAN}, "tolerance: expected a number of at least 0, got nan"),
     "damping": ({"damping": 1.0}, "a number from 0 to below 1, got 1.0"),
     "negative damping": ({"damping": -0.1}, "a number from 0 to below 1, got -0.1"),
     "damping in words": ({"damping": "much"}, "a number from 0 to below 1, got 'much'"),
-    "precision": ({"dtype": np.float16}, "dtype: expected float32 or float64, got float16"),
-    "whole numbers": ({"dtype": int}, "dtype: expected float32 or float64, got int64"),
+    "half an iteration": (
+        {"max_iterations": 2.5},
+        "max_iterations: expected a whole number of at least 1, got 2.5",
+    ),
+    "tolerance in words": ({"tolerance": "a"}, "tolerance: expected a number of at least 0, got 'a'"),
+    "precision": ({"dtype": np.float16}, "dtype: expected float32 or float64, got <class 'numpy.float16'>"),
+    "whole numbers": ({"dtype": int}, "dtype: expected float32 or float64, got <class 'int'>"),
+    "no such precision": ({"dtype": "foo"}, "dtype: expected float32 or float64, got 'foo'"),
     "a tree with a cycle": (
         {"schedule": "tree"},
         "schedule: 'tree' needs a graph without cycles; use 'auto' or 'sweep'",
@@ -387,10 +393,8 @@ def test_bad_settings_of_inference_are_refused(fitted, case):
 
 
 def test_a_models_own_inference_settings_are_checked_by_name():
-    own = model(inference={"speed": 3}).fit(pairs())
-    assert_refused(
-        "inference: unknown setting 'speed'; there are", InputError, lambda: own.infer(LOOP, **ORDINARY)
-    )
+    own = model(inference={"speed": 3})
+    assert_refused("inference: unknown setting 'speed'; there are", InputError, lambda: own.fit(pairs()))
 
 
 def test_a_models_own_inference_settings_are_its_defaults_and_give_way_to_the_call():

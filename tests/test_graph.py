@@ -293,7 +293,7 @@ REFUSALS = {
     "an empty name": (lambda: grid(variable=""), "variable: expected a name (non-empty text), got ''"),
     "one name for all nodes": (
         lambda: Graph.from_edges([], variables="pixel"),
-        "variables: expected one name per node, got the single name 'pixel'",
+        "variables: expected one name per node, got 'pixel'",
     ),
     "a node without a name": (
         lambda: Graph.from_edges([], variables=["pixel", None]),
