@@ -182,12 +182,12 @@ def states_and_masses(
     return knots[order], mass, np.clip(truth, knots.min(), knots.max())
 
 
-def test_the_score_on_numbers_is_the_squared_error_of_the_mean():
+def test_the_score_on_numbers_is_the_logarithm_of_the_error_of_the_mean_by_graph():
     shown, errors = by_graphs().settings_["calibration"], []
     for seed in (100, 101):
         knots, mass, truth = states_and_masses(by_graphs(), seed, shown["temperature"])
-        errors.append((mass @ knots - truth) ** 2)
-    assert shown["score"] == pytest.approx(-np.mean(errors), abs=1e-5)
+        errors.append(np.sqrt(np.mean((mass @ knots - truth) ** 2)))
+    assert shown["score"] == pytest.approx(-np.mean(np.log(errors)), abs=1e-4)
 
 
 def test_the_temperature_on_numbers_has_the_best_ranked_probability_score():
