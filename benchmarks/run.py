@@ -12,10 +12,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import citations
 import denoising
 import numpy as np
 import paper_preset
 import picture
+import proteins
 import scaling
 from common import SGEMM_SIZE, Results, Settings, sgemm_seconds
 from rich.console import Console
@@ -23,7 +25,15 @@ from rich.progress import Progress
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-BENCHMARKS = {"paper_preset": paper_preset.run, "denoising": denoising.run, "scaling": scaling.run}
+BENCHMARKS = {
+    "paper_preset": paper_preset.run,
+    "denoising": denoising.run,
+    "scaling": scaling.run,
+    "citations": citations.run,
+    "proteins": proteins.run,
+}
+BY_DEFAULT = ("paper_preset", "denoising", "scaling")
+"""The others need data that is not part of the project, and up to half an hour."""
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
@@ -42,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         with Progress(console=console, transient=True) as progress:
             settings = Settings(options.quick, options.images, progress)
-            for name in options.only or BENCHMARKS:
+            for name in options.only or BY_DEFAULT:
                 for found in BENCHMARKS[name](settings):
                     progress.console.print(found.table())
                     found.save(options.out)
