@@ -135,6 +135,19 @@ class Relation:
         ):
             raise InputError(f"regularization: expected a number of at least 0, got {self.regularization!r}")
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Relation):
+            return NotImplemented
+        same = all(
+            getattr(self, name) == getattr(other, name)
+            for name in ("first", "second", "symmetric", "evidence", "regularization")
+        )
+        ours, theirs = self.potential, other.potential
+        return same and (ours is theirs or (not callable(ours) and np.array_equal(ours, theirs)))  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        return hash((self.first, self.second, self.symmetric))
+
     def __repr__(self) -> str:
         shown = [repr(self.first), repr(self.second)]
         if self.symmetric:
@@ -772,6 +785,10 @@ class Model:
                 raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}")
         if self.mixing is not None and not (is_number(self.mixing) and 0 <= self.mixing <= 1):
             raise InputError(f"mixing: expected a number from 0 to 1, got {self.mixing!r}")
+        if self.inference is not None and not isinstance(self.inference, Mapping):
+            raise InputError(
+                f"inference: expected a mapping of settings, got {type(self.inference).__name__}"
+            )
         for name in self.inference or {}:
             if name not in DEFAULTS:
                 raise InputError(f"inference: unknown setting {name!r}; there are {', '.join(DEFAULTS)}")

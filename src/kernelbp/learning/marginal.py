@@ -170,10 +170,11 @@ def _widths(values: Matrix, counts: Matrix, total: float) -> Matrix:
         if high > low:
             spread[axis] = min(spread[axis], (high - low) / 1.349)
     factor = (0.9 if dimension == 1 else 1.0) * total ** (-1 / (dimension + 4))
-    # Values that are all equal have no spread: a window a millionth of their size (of 1, if they are 0).
+    # Values that are all equal have no spread: a window a millionth of their size (of 1, if they are 0). Others get
+    # at least what keeps the points of a grid apart in floating point.
     size = np.abs(values).max(axis=0)
-    constant = np.ptp(values, axis=0) == 0
-    return np.where(constant | (spread == 0), 1e-6 * np.where(size > 0, size, 1.0), spread * factor)
+    size = np.where(size > 0, size, 1.0)
+    return np.maximum(np.where(spread > 0, spread * factor, 1e-6 * size), 1e-12 * size)
 
 
 def _grid(parzen: Parzen) -> tuple[Matrix, float]:
