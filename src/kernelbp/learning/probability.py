@@ -78,13 +78,13 @@ def default_budget(examples: VariableExamples) -> int:
     """How many states the number of examples can fill.
 
     On R as many as a histogram of pairs has cells along each axis at Scott's rate, m^(1/6) for m values,
-    and twice as many for numbers that hardly repeat, whose relations are smooth; elsewhere at the rate of one
+    and more for numbers that hardly repeat, whose relations are smooth; elsewhere at the rate of one
     more dimension. The constants were set on images and linear chains; see docs/design.md.
     """
     total = examples.counts.sum()
     if examples.kind.form == "scalar":
         repeated = total >= REPEATS * len(examples.values)
-        return int(np.clip(round((5.5 if repeated else 11.0) * total ** (1 / 6)), 16, 64))
+        return int(np.clip(round((4.2 if repeated else 11.0) * total ** (1 / 6)), 16, 64))
     return int(np.clip(round(4 * total ** (1 / 3)), 32, 128))
 
 
