@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Measure accuracy and speed.")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, under two minutes")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, about three minutes")
     parser.add_argument("--only", nargs="+", choices=list(BENCHMARKS), help="just these")
     parser.add_argument(
         "--out", type=Path, default=Path("bench-results"), help="folder for results (default: bench-results)"
