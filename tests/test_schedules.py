@@ -55,16 +55,16 @@ def phases_of(graph: Graph, wiring: Wiring, schedule: str, *, complete: bool = T
     """The phases of one iteration, in which every message changes by a random amount."""
     rng, changes, phases = np.random.default_rng(0), np.zeros(wiring.n_messages), []
     plan = make_plan(schedule, wiring, graph.n_nodes, graph.shape)
-    for phase in plan.iteration(changes, complete=complete):
-        for send in phase.sends:
-            changes[send.messages] = rng.random(len(send.messages))
-        phases.append(phase)
+    for group in plan.iteration(changes, complete=complete):
+        for phase in group:
+            changes[phase.messages] = rng.random(len(phase.messages))
+            phases.append(phase)
     return phases
 
 
 def sent(phase: Phase) -> list[tuple[int, int]]:
     """The messages a phase writes, as (variable of the receiver, row)."""
-    return [(send.target_variable, int(row)) for send in phase.sends for row in send.rows]
+    return [(send.target_variable, int(row)) for send in phase.parts[1] for row in send.rows]
 
 
 def ends(graph: Graph, wiring: Wiring) -> dict[tuple[int, int], tuple[int, int]]:
@@ -176,8 +176,9 @@ def test_a_phase_gathers_all_that_arrives_at_its_senders(name):
     for message, (_, target) in places.items():
         arriving.setdefault(target, set()).add(message)
     for phase in phases_of(graph, wiring, "sweep"):
-        for send in phase.sends:
-            gather = phase.gathers[send.gather]
+        gathers, sends = phase.parts
+        for send in sends:
+            gather = gathers[send.gather]
             stops = np.append(gather.offsets[1:], len(gather.rows))
             for source, own, row in zip(send.source, send.own, send.rows, strict=True):
                 node, receiver = places[send.target_variable, int(row)]
@@ -242,6 +243,25 @@ def test_a_grid_is_swept_along_each_axis_there_and_back():
     assert order == [(down, 0), (down, 1), (up, 2), (up, 1)] + [
         (right, 0), (right, 1), (right, 2), (left, 3), (left, 2), (left, 1)
     ]  # fmt: skip
+
+
+def test_a_grid_left_to_itself_has_the_colours_of_a_chessboard():
+    graph = Graph.grid((3, 4), variable="x", relation="r")
+    wiring = wire(graph, SAME, NONE_FIXED)
+    places = ends(graph, wiring)
+    colours = [
+        {sum(divmod(places[message][0], 4)) % 2 for message in sent(phase)}
+        for phase in phases_of(graph, wiring, "auto")
+    ]
+    assert colours == [{0}, {1}]
+
+
+@pytest.mark.parametrize(("name", "schedule"), [("plane", "auto"), ("plane", "sweep"), ("volume with diagonals", "auto"), ("tree", "tree")])
+def test_phases_of_a_fixed_order_read_nothing_they_write(name, schedule):
+    graph, relations = GRAPHS[name]
+    wiring = wire(graph, relations, NONE_FIXED)
+    assert all(phase.independent for phase in phases_of(graph, wiring, schedule))
+    assert not any(phase.independent for phase in phases_of(graph, wiring, "flooding"))
 
 
 @pytest.mark.parametrize("seed", range(5))

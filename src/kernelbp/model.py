@@ -16,6 +16,7 @@ from kernelbp.calibration import MIXINGS, GraphCalibration, calibrate, inference
 from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError, UnsupportedError
 from kernelbp.graph import Graph, Readings
 from kernelbp.inference.beliefs import Beliefs, Source
+from kernelbp.inference.engine import Engine, available_threads
 from kernelbp.inference.evidence import gather_evidence
 from kernelbp.inference.progress import Progress
 from kernelbp.inference.run import Damping, run
@@ -493,6 +494,7 @@ class Model:
         normalization: Literal["largest", "norm"] | None = None,
         start: Beliefs | None = None,
         dtype: DTypeLike = np.float32,
+        n_jobs: int | None = None,
         progress: bool = False,
     ) -> Beliefs:
         """Work out the belief of every node.
@@ -525,6 +527,9 @@ class Model:
             Earlier beliefs on a graph of the same shape, to start from instead of messages of ones.
         dtype : float32 or float64
             Precision of messages.
+        n_jobs : int, optional
+            Threads; by default as many as BLAS may use (OMP_NUM_THREADS and threadpoolctl's limits are heeded).
+            Results do not depend on it.
         progress : bool
             Show a progress bar.
 
@@ -538,6 +543,8 @@ class Model:
                 f"graph: expected a kernelbp.Graph, got {type(graph).__name__}; "
                 "see Graph.grid, Graph.from_edges and Graph.from_networkx"
             )
+        if n_jobs is not None and not (is_whole(n_jobs) and n_jobs >= 1):
+            raise InputError(f"n_jobs: expected a whole number of at least 1 or None, got {n_jobs!r}")
         if start is not None and not isinstance(start, Beliefs):
             raise InputError(f"start: expected Beliefs of an earlier inference, got {type(start).__name__}")
         given = {
@@ -590,7 +597,7 @@ class Model:
         unweighted = not state.weights
         exact = choice["schedule"] in ("auto", "tree") and unweighted and forest
         verdict = run(
-            state,
+            Engine(state, wiring, available_threads() if n_jobs is None else n_jobs),
             plan,
             wiring.n_messages,
             max_iterations=choice["max_iterations"],

@@ -90,10 +90,7 @@ class Anderson:
 
     def _set(self, logs: Array) -> None:
         begin = 0
-        for index, messages in enumerate(self._state.messages):
+        for messages in self._state.messages:
             part = logs[begin : begin + messages.size].reshape(messages.shape)
             begin += messages.size
             np.exp(part - part.max(axis=1, keepdims=True), out=messages)
-            if self._state.weights:
-                weighted = self._state.weights[index][:, None] * log_magnitude(messages)
-                np.exp(weighted, out=self._state.powers[index])
