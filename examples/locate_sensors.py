@@ -1,12 +1,13 @@
-"""Locate sensors from noisy distances between neighbours.
+"""Locate sensors from noisy distances between neighbours and three anchors.
 
 A hundred sensors lie in a unit square. Each measures its distance to those within a quarter of the square's
-side, with some error; only four anchors near the corners know where they are. How two places and a measured
+side, with some error; only three of them, the anchors, know where they are. How two places and a measured
 distance go together is no mystery that has to be learned: it is written down as a known relation, a function
 of the two ends of an edge and of what was measured along it.
 
-One distance says "somewhere on this ring". Beliefs start as rings, cross each other and shrink, and some
-end with more than one peak, which no list of coordinates could say.
+One distance says "somewhere on this ring". Beliefs start as rings, cross each other and shrink. Five sensors
+are damaged: only two of their distances came through. Two rings cross twice, so such a sensor may be at
+either of two places, and its belief says so, which no list of coordinates could.
 
 Run ``python examples/locate_sensors.py --out sensors.png``.
 """
@@ -28,13 +29,17 @@ from scipy.spatial import cKDTree
 import kernelbp as kb
 from kernelbp import figures
 
-ANCHORS = np.array([[0.08, 0.08], [0.92, 0.10], [0.10, 0.90], [0.90, 0.92]])
+ANCHORS = np.array([[0.10, 0.15], [0.90, 0.15], [0.50, 0.90]])
 RADIUS = 0.25
 """Sensors hear each other up to here."""
-NOISE = 0.02
+NOISE = 0.01
 """Standard deviation of a measured distance."""
-EDGE_WEIGHT = 0.4
-"""How much each message counts; see below."""
+DAMAGED = 5
+"""Sensors of whose distances only two came through."""
+ENOUGH = 6
+"""Distances each sensor uses, of those it measured; see below."""
+ROUTE_ERROR = 0.06
+"""Standard deviation of a distance estimated from a route, as a share of the route's length."""
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
@@ -43,22 +48,26 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     console = Console()
     rng = np.random.default_rng(options.seed)
 
-    # 1. The network. The first nodes are the anchors.
-    places = np.concatenate([ANCHORS, rng.random(((40 if options.quick else 100) - len(ANCHORS), 2))])
+    # 1. The network. The first nodes are the anchors, the last are damaged.
+    count, damaged = (40, 2) if options.quick else (100, DAMAGED)
     radius = 0.4 if options.quick else RADIUS  # fewer sensors must hear further
-    edges = cKDTree(places).query_pairs(radius, output_type="ndarray")
-    lengths = np.linalg.norm(places[edges[:, 0]] - places[edges[:, 1]], axis=1)
-    distances = np.abs(lengths + NOISE * rng.standard_normal(len(edges)))
+    places = np.concatenate([ANCHORS, rng.random((count - len(ANCHORS), 2))])
+    heard = without_lost(
+        np.sort(cKDTree(places).query_pairs(radius, output_type="ndarray"), axis=1), count - damaged, rng
+    )
+    lengths = np.linalg.norm(places[heard[:, 0]] - places[heard[:, 1]], axis=1)
+    distances = np.abs(lengths + NOISE * rng.standard_normal(len(heard)))
 
-    # 2. The model. Beliefs live on the points of a grid, so a distance between two sensors is known no better
-    #    than the grid is fine: half a cell is added to the error of the measurement.
-    side = 12 if options.quick else 20
+    # 2. The model. Beliefs live on the points of a grid. Both ends of a distance are rounded to it, each by an
+    #    error of variance 1/12 of a squared cell along any direction, on top of the error of the measurement.
+    side = 12 if options.quick else 18
     ticks = (np.arange(side) + 0.5) / side
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
-    error = np.hypot(NOISE, 0.5 / side)
+    rounding = np.sqrt(2 / 12) / side
 
-    def measured(first: np.ndarray, second: np.ndarray, distance: np.ndarray) -> np.ndarray:
-        """How well two places fit a distance. The constant lets a measurement be wrong altogether."""
+    def measured(first: np.ndarray, second: np.ndarray, reading: np.ndarray) -> np.ndarray:
+        """How well two places fit a distance and its error. The constant lets it be wrong altogether."""
+        distance, error = reading[..., 0], np.hypot(reading[..., 1], rounding)
         away = np.linalg.norm(first - second, axis=-1)
         return np.exp(-0.5 * ((away - distance) / error) ** 2) + 1e-6
 
@@ -69,42 +78,44 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     )
     model.fit(progress=True)  # nothing to learn: the relation is known
 
-    # 3. The graph: an edge for every measured distance, and the anchors' places, which are known.
+    # 3. The graph. Between sensors: some six distances each. More of them hardly tell more, but close so many
+    #    loops that messages take far longer to settle. To every anchor: the distance, if it is heard, else
+    #    what the shortest route there says about it, less surely. (Without that the network may fold up onto
+    #    itself: distances between neighbours alone do not forbid two far ends to lie on one another.)
+    among_sensors = np.flatnonzero(heard[:, 0] >= len(ANCHORS))
+    used = among_sensors[enough(heard[among_sensors], count)]
+    sound = np.arange(len(ANCHORS), count - damaged)
+    to_anchors, told = distances_to_anchors(sound, heard, distances, count)
     graph = kb.Graph.from_edges(
-        edges, variables=["place"] * len(places), relation="measured", readings=distances
+        np.concatenate([heard[used], to_anchors]),
+        variables=["place"] * count,
+        relation="measured",
+        readings=np.concatenate([np.column_stack([distances[used], np.full(len(used), NOISE)]), told]),
     )
     graph = graph.fix(np.arange(len(ANCHORS)), ANCHORS)
 
-    # 4. Inference. There are seven distances for each sensor, so what a message says comes back to its sender
-    #    around many loops. Ordinary belief propagation (weight 1 for every edge) takes the echo for news and ends
-    #    very sure of wrong places. The default, tree-reweighting, allows for every echo there might be: a
-    #    weight of 1/7 here, too cautious for a network this dense. We take a weight in between.
+    # 4. Inference.
     began = time.perf_counter()
-    weights = np.full(graph.n_edges, EDGE_WEIGHT)
-    beliefs = model.infer(graph, weighting=weights, progress=True)
+    beliefs = model.infer(graph, progress=True)
     seconds = time.perf_counter() - began
 
     # 5. How well did it go, next to what one would do otherwise?
-    rival = multidimensional_scaling(len(places), edges, distances)
+    rival = multidimensional_scaling(count, heard, distances)
     console.print(report(places, rival, beliefs, seconds))
 
     # 6. The estimated places, and whole beliefs: the three least sure sensors, and the surest.
     spread = np.linalg.norm(beliefs.std(), axis=1)[len(ANCHORS) :]
     order = len(ANCHORS) + np.argsort(-spread)
+    shown = {"the least sure": 0, "the second least sure": 1, "the third least sure": 2, "the surest": -1}
     figure = figures.locations(
         places,
         beliefs,
-        edges=edges,
+        edges=heard[used],
         anchors=np.arange(len(ANCHORS)),
-        nodes={
-            "the least sure": int(order[0]),
-            "the second least sure": int(order[1]),
-            "the third least sure": int(order[2]),
-            "the surest": int(order[-1]),
-        },
+        nodes={name: int(order[rank]) for name, rank in shown.items()},
         title=(
-            f"{len(places) - len(ANCHORS)} sensors located from {len(edges)} noisy distances between neighbours "
-            f"and {len(ANCHORS)} anchors, by kernel belief propagation.\n"
+            f"{count - len(ANCHORS)} sensors located from noisy distances between neighbours and {len(ANCHORS)} anchors, "
+            f"by kernel belief propagation.\n"
             f"Every belief is a distribution over {side} x {side} places, drawn as a map: the darker, the more probable."
         ),
     )
@@ -114,12 +125,58 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     return options.out
 
 
-def multidimensional_scaling(count: int, edges: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """What one would do otherwise: classical scaling of path lengths, turned and shifted onto the anchors."""
-    network = coo_array((distances, edges.T), shape=(count, count))
-    paths = shortest_path(network, directed=False)
+def without_lost(pairs: np.ndarray, sound: int, rng: np.random.Generator) -> np.ndarray:
+    """Pairs that hear each other, smaller number first; of sensors from `sound` on only two, with sound sensors."""
+    first, second = pairs.T
+    kept = second < sound
+    for sensor in range(sound, int(second.max()) + 1):
+        own = np.flatnonzero((second == sensor) & (first >= len(ANCHORS)) & (first < sound))
+        kept[rng.permutation(own)[:2]] = True
+    return pairs[kept]
+
+
+def enough(pairs: np.ndarray, count: int) -> np.ndarray:
+    """Which pairs to use: one after the other, unless both ends have enough."""
+    used, have = np.zeros(len(pairs), dtype=bool), np.zeros(count, dtype=int)
+    for pair in np.random.default_rng(0).permutation(len(pairs)):
+        used[pair] = (have[pairs[pair]] < ENOUGH).any()
+        have[pairs[pair]] += used[pair]
+    return used
+
+
+def route_lengths(count: int, pairs: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Lengths of the shortest routes between all nodes, infinite where there is none."""
+    return shortest_path(coo_array((distances, pairs.T), shape=(count, count)), directed=False)
+
+
+def distances_to_anchors(
+    sensors: np.ndarray, pairs: np.ndarray, distances: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Edges from anchors to sensors, and for each a distance and its error.
+
+    A route has bends, and is the shortest partly because its errors are; what comes of both the anchors find
+    out from their own distances, which they know (Niculescu and Nath, Ad hoc positioning system, 2001).
+    """
+    lengths = route_lengths(count, pairs, distances)
+    one, other = np.triu_indices(len(ANCHORS), 1)
+    straight = np.linalg.norm(ANCHORS[one] - ANCHORS[other], axis=1).sum() / lengths[one, other].sum()
+    edges = np.array([(anchor, sensor) for anchor in range(len(ANCHORS)) for sensor in sensors])
+    along = lengths[tuple(edges.T)]
+    readings = np.column_stack([straight * along, ROUTE_ERROR * along])
+    measured = {tuple(pair): distance for pair, distance in zip(pairs.tolist(), distances, strict=True)}
+    for row, pair in enumerate(edges.tolist()):
+        if tuple(pair) in measured:
+            readings[row] = measured[tuple(pair)], NOISE
+    reached = np.isfinite(along)
+    return edges[reached], readings[reached]
+
+
+def multidimensional_scaling(count: int, pairs: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """What one would do otherwise: classical scaling of route lengths, turned and shifted onto the anchors."""
+    lengths = route_lengths(count, pairs, distances)
+    lengths[np.isinf(lengths)] = lengths[np.isfinite(lengths)].max()
     centring = np.eye(count) - 1 / count
-    values, vectors = np.linalg.eigh(-0.5 * centring @ paths**2 @ centring)
+    values, vectors = np.linalg.eigh(-0.5 * centring @ lengths**2 @ centring)
     drawn = vectors[:, -2:] * np.sqrt(values[-2:])
     # The best rotation or reflection (orthogonal Procrustes).
     own, wanted = drawn[: len(ANCHORS)], ANCHORS

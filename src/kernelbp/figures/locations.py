@@ -43,7 +43,7 @@ def locations(
     """Draw where nodes are believed to be, and the whole belief of a few.
 
     On the left all nodes: true places, anchors, edges, and a line from each true place to its belief's mean.
-    On the right a map of the belief of each chosen node.
+    On the right a map of the belief of each chosen node, with the node's own edges.
 
     Parameters
     ----------
@@ -156,6 +156,8 @@ def _draw(
     for number, (axes, (name, node)) in enumerate(zip(panels, chosen.items(), strict=True)):
         # Each map has a scale of its own: a sure belief is far higher than an unsure one is anywhere.
         axes.pcolormesh(across, up, maps[number], cmap="Blues", vmin=0.0, shading="nearest", rasterized=True)
+        own = ends[(ends == node).any(axis=1)]
+        axes.add_collection(LineCollection(list(truth[own]), colors="0.55", linewidths=0.8, zorder=2))
         _mark_anchors(axes, truth[known])
         axes.plot(
             *truth[node],
