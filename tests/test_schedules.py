@@ -10,7 +10,7 @@ import pytest
 
 from kernelbp import Graph, Model, Relation
 from kernelbp.errors import InputError
-from kernelbp.inference.schedules import _colouring, is_forest, make_plan
+from kernelbp.inference.schedules import _colouring, make_plan
 from kernelbp.inference.wiring import Phase, Wiring, wire
 from kernelbp.kernels import Delta
 
@@ -64,7 +64,7 @@ def phases_of(graph: Graph, wiring: Wiring, schedule: str, *, complete: bool = T
 
 def sent(phase: Phase) -> list[tuple[int, int]]:
     """The messages a phase writes, as (variable of the receiver, row)."""
-    return [(send.target_variable, int(row)) for send in phase.parts[1] for row in send.rows]
+    return [(send.target_variable, int(row)) for send in phase.sends for row in send.rows]
 
 
 def ends(graph: Graph, wiring: Wiring) -> dict[tuple[int, int], tuple[int, int]]:
@@ -176,9 +176,8 @@ def test_a_phase_gathers_all_that_arrives_at_its_senders(name):
     for message, (_, target) in places.items():
         arriving.setdefault(target, set()).add(message)
     for phase in phases_of(graph, wiring, "sweep"):
-        gathers, sends = phase.parts
-        for send in sends:
-            gather = gathers[send.gather]
+        for send in phase.sends:
+            gather = phase.gathers[send.gather]
             stops = np.append(gather.offsets[1:], len(gather.rows))
             for source, own, row in zip(send.source, send.own, send.rows, strict=True):
                 node, receiver = places[send.target_variable, int(row)]
@@ -256,7 +255,10 @@ def test_a_grid_left_to_itself_has_the_colours_of_a_chessboard():
     assert colours == [{0}, {1}]
 
 
-@pytest.mark.parametrize(("name", "schedule"), [("plane", "auto"), ("plane", "sweep"), ("volume with diagonals", "auto"), ("tree", "tree")])
+@pytest.mark.parametrize(
+    ("name", "schedule"),
+    [("plane", "auto"), ("plane", "sweep"), ("volume with diagonals", "auto"), ("tree", "tree")],
+)
 def test_phases_of_a_fixed_order_read_nothing_they_write(name, schedule):
     graph, relations = GRAPHS[name]
     wiring = wire(graph, relations, NONE_FIXED)
@@ -283,14 +285,13 @@ def test_in_a_tree_every_message_waits_for_those_it_is_made_of(seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_forests_are_recognised_as_networkx_does(seed):
     given = nx.gnp_random_graph(30, 0.035, seed=seed)
-    edges = np.array(given.edges, dtype=np.intp).reshape(-1, 2)
-    source, target = np.concatenate([edges, edges[:, ::-1]]).T
-    assert is_forest(30, source, target) == nx.is_forest(given)
+    graph = Graph.from_networkx(given, variable="x", relation="r")
+    assert wire(graph, SAME, NONE_FIXED).is_forest == nx.is_forest(given)
 
 
 def test_two_edges_between_two_nodes_are_a_cycle():
-    source, target = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0])
-    assert not is_forest(2, source, target)
+    graph = Graph.from_edges([(0, 1, "r"), (0, 1, "r")], variables=["x"] * 2)
+    assert not wire(graph, SAME, NONE_FIXED).is_forest
 
 
 # ---------------------------------------------------------------------- where they lead

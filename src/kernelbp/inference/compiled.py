@@ -213,7 +213,17 @@ def _leave_each_out(
             _gather_logs(senders, s, q, evidence, weights, messages, logs, counts)
         elif weighted:
             _gather(
-                senders, s, q, evidence, weights, messages, message_bits, totals, total_bits, scratch, scratch_bits
+                senders,
+                s,
+                q,
+                evidence,
+                weights,
+                messages,
+                message_bits,
+                totals,
+                total_bits,
+                scratch,
+                scratch_bits,
             )
         for a in range(begin, end):
             at, own = answers[a, 0] * q, answers[a, 1]
@@ -226,7 +236,9 @@ def _leave_each_out(
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _four(out: Array, answers: Table, begin: Any, evidence: Array, here: Any, messages: Array, start: Any, q: Any) -> None:
+def _four(
+    out: Array, answers: Table, begin: Any, evidence: Array, here: Any, messages: Array, start: Any, q: Any
+) -> None:
     """All products of a sender with four neighbours, as in the middle of a grid, in one pass."""
     a0, a1 = answers[begin, 0] * q, answers[begin + ONE, 0] * q
     a2, a3 = answers[begin + TWO, 0] * q, answers[begin + THREE, 0] * q
@@ -242,7 +254,9 @@ def _four(out: Array, answers: Table, begin: Any, evidence: Array, here: Any, me
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _four_halves(out: Array, answers: Table, begin: Any, evidence: Array, here: Any, messages: Array, start: Any, q: Any) -> None:
+def _four_halves(
+    out: Array, answers: Table, begin: Any, evidence: Array, here: Any, messages: Array, start: Any, q: Any
+) -> None:
     """The same where all weights are 1/2."""
     a0, a1 = answers[begin, 0] * q, answers[begin + ONE, 0] * q
     a2, a3 = answers[begin + TWO, 0] * q, answers[begin + THREE, 0] * q
@@ -340,8 +354,10 @@ def _gather(
     if not _can_scale(out, bits, NONE, q, False):
         # Too small for one product: start again, scaling after every factor.
         _copy(out, NONE, evidence, senders[s, 0], q)
-        for r in range(degree):
-            _times_power(out, messages, message_bits, start + r * q, weights[first + r], scratch, scratch_bits, q)
+        for k in range(degree):
+            _times_power(
+                out, messages, message_bits, start + k * q, weights[first + k], scratch, scratch_bits, q
+            )
             _rescale(out, bits, NONE, q, False)
     _rescale(out, bits, NONE, q, False)
 
@@ -530,7 +546,7 @@ def _peak(bits: Array, at: Any, size: Any) -> Any:
     high = bits[at]
     for j in range(size):
         high = max(high, bits[at + j])
-    return _as_float(high)
+    return _as_float(high)  # type: ignore[call-arg]
 
 
 @numba.extending.intrinsic
@@ -579,7 +595,14 @@ MANTISSA, UNIT, BIAS, SHIFT = 0x7FFFFF, 0x3F800000, 127, 23
 
 
 def _times_power(
-    out: Array, values: Array, bits: Array, here: Any, weight: Any, scratch: Array, scratch_bits: Array, q: Any
+    out: Array,
+    values: Array,
+    bits: Array,
+    here: Any,
+    weight: Any,
+    scratch: Array,
+    scratch_bits: Array,
+    q: Any,
 ) -> None:
     """Multiply a row by a positive one to a power; `scratch` has room for three."""
     raise TypeError("compiled code only")

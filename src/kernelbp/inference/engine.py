@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ class Engine:
 
         if self._fresh is None:
             self._fresh = self.state.messages.values.copy()
-        for begin, end in zip(program.cuts, program.cuts[1:], strict=False):
+        for begin, end in pairwise(program.cuts.tolist()):
             self._run(program, begin, end, self._fresh, damping, changes)
             part = program.segments[int(program.blocks[begin, 1]) : int(program.blocks[end, 1]) + 1]
             compiled.copy_messages(self._fresh, self.state.messages.values, part, program.targets)
@@ -101,7 +102,7 @@ class Engine:
                 self._threads = ThreadPoolExecutor(self._n_jobs - 1)
             others = [
                 self._threads.submit(self._call, program, low, high, fresh, damping, changes)
-                for low, high in zip(shares[1:], shares[2:], strict=False)
+                for low, high in pairwise(shares[1:])
             ]
             self._call(program, shares[0], shares[1], fresh, damping, changes)
             for other in others:
@@ -148,7 +149,9 @@ class Engine:
 
 def available_threads() -> int:
     """As many as BLAS may use now: OMP_NUM_THREADS and threadpoolctl's limits are heeded."""
-    return max((int(found["num_threads"]) for found in _controller().select(user_api="blas").info()), default=1)
+    return max(
+        (int(found["num_threads"]) for found in _controller().select(user_api="blas").info()), default=1
+    )
 
 
 def _whole(state: State) -> bool:

@@ -13,7 +13,7 @@ from scipy.sparse import csgraph
 from kernelbp.errors import InputError
 from kernelbp.inference.wiring import Phase, Wiring
 
-__all__ = ["Plan", "Schedule", "is_forest", "make_plan"]
+__all__ = ["Plan", "Schedule", "make_plan"]
 
 Indices = NDArray[np.intp]
 Schedule = Literal["auto", "flooding", "sweep", "residual", "splash", "tree"]
@@ -57,7 +57,7 @@ def make_plan(schedule: Schedule, wiring: Wiring, n_nodes: int, shape: tuple[int
     - ``auto``: ``tree`` on forests, else one colour of nodes after another.
     """
     source, target = wiring.ends
-    forest = is_forest(n_nodes, source, target)
+    forest = wiring.is_forest
     if schedule == "tree" and not forest:
         raise InputError("schedule: 'tree' needs a graph without cycles; use 'auto' or 'sweep'")
     if schedule == "flooding":
@@ -180,12 +180,6 @@ class SplashPlan:
     def _roots(self, amount: NDArray[np.float64]) -> Indices:
         count = max(1, self._n_nodes // SPLASH_ROOTS)
         return np.sort(np.argsort(-amount, kind="stable")[:count])
-
-
-def is_forest(n_nodes: int, source: Indices, target: Indices) -> bool:
-    """Whether the graph of these messages (each edge both ways) has no cycle."""
-    graph = sparse.csr_array((np.ones(len(source), dtype=bool), (source, target)), shape=(n_nodes, n_nodes))
-    return bool(len(source) // 2 == n_nodes - csgraph.connected_components(graph, directed=False)[0])
 
 
 def _grid_order(shape: tuple[int, ...], source: Indices, target: Indices) -> Indices:

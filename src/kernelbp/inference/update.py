@@ -113,11 +113,10 @@ def update_plainly(state: State, phase: Phase, damping: float, changes: Array) -
         Written for the messages of the phase: the largest change of a value, relative to the
         message's largest.
     """
-    gathers, sends = phase.parts
-    gathered = [_gather(state, gather) for gather in gathers]
+    gathered = [_gather(state, gather) for gather in phase.gathers]
     fresh: list[tuple[Send, Array]] = []
-    for send in sends:
-        variable = gathers[send.gather].variable
+    for send in phase.sends:
+        variable = phase.gathers[send.gather].variable
         totals, signs = gathered[send.gather]
         made = np.empty((len(send.rows), state.messages[send.target_variable].shape[1]), totals.dtype)
         block = max(1, BLOCK_BYTES // (totals.itemsize * max(totals.shape[1], made.shape[1])))

@@ -17,6 +17,8 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from kernelbp.errors import InputError
 from kernelbp.graph import Graph
@@ -77,6 +79,14 @@ class Wiring:
         return source, target
 
     @cached_property
+    def is_forest(self) -> bool:
+        """Whether the messages run along no cycle."""
+        source, target = self.ends
+        count = sum(map(len, self.nodes))
+        graph = sparse.csr_array((np.ones(len(source), dtype=bool), (source, target)), shape=(count, count))
+        return bool(len(source) // 2 == count - csgraph.connected_components(graph, directed=False)[0])
+
+    @cached_property
     def degrees(self) -> tuple[Indices, ...]:
         """Messages arriving at each node, for each variable."""
         return tuple(np.diff(start) for start in self.start)
@@ -107,9 +117,18 @@ class Phase:
         sends[source[self.messages]] = True
         return not bool(sends[target[self.messages]].any())
 
+    @property
+    def gathers(self) -> tuple[Gather, ...]:
+        """Senders, and what arrives there."""
+        return self._parts[0]
+
+    @property
+    def sends(self) -> tuple[Send, ...]:
+        """What is sent, by operator."""
+        return self._parts[1]
+
     @cached_property
-    def parts(self) -> tuple[tuple[Gather, ...], tuple[Send, ...]]:
-        """What must be gathered and what is sent from it, as the plain update takes them."""
+    def _parts(self) -> tuple[tuple[Gather, ...], tuple[Send, ...]]:
         wiring, messages = self.wiring, self.messages
         gathers: list[Gather] = []
         sends: list[Send] = []
@@ -133,6 +152,9 @@ class Phase:
                         rows=wiring.row[sent],
                         messages=sent,
                         edges=wiring.edge[sent],
+                        nodes=wiring.source[sent],
+                        begin=wiring.start[variable][wiring.source[sent]],
+                        end=wiring.start[variable][wiring.source[sent] + 1],
                     )
                 )
             gathers.append(Gather(variable, sources, rows, offsets))
@@ -171,6 +193,8 @@ class Send:
     rows : (n,) where the new messages go
     messages : (n,) their numbers in the wiring
     edges : (n,) the graph's edges they run along
+    nodes : (n,) the sender's number within its variable
+    begin, end : (n,) the rows that arrive at the sender
     """
 
     operator: int
@@ -181,6 +205,9 @@ class Send:
     rows: Indices
     messages: Indices
     edges: Indices
+    nodes: Indices
+    begin: Indices
+    end: Indices
 
 
 def wire(graph: Graph, relations: Mapping[str, Ends], fixed: Indices) -> Wiring:
