@@ -92,7 +92,7 @@ def run(
             # Dynamic schedules skip what seems settled: only a complete iteration can say it is.
             complete = len(residuals) == 0 or residuals[-1] <= tolerance
             changes[:] = 0.0
-            if leaps is not None:
+            if leaps is not None and not residuals:
                 leaps.begin()
             for phases in plan.iteration(changes, complete=complete):
                 engine.update(phases, kept, changes)
