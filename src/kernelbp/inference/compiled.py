@@ -26,6 +26,8 @@ Table = NDArray[np.uint64]
 FEW = np.float32(10)
 """How far within the range of its type a row's largest magnitude must lie for the row to be scaled."""
 NONE, ONE, TWO, THREE, FOUR = (np.uint64(n) for n in range(5))
+AHEAD, LINE = np.uint64(6), np.uint64(16)
+"""How many messages ahead are fetched, and float32 values in a line of the cache."""
 MOST_FACTORS = np.uint64(8)
 """Senders with more neighbours than this are multiplied out in logarithms."""
 
@@ -154,6 +156,8 @@ def _settle_all(
             scales[i] = _scale(made, made_bits, i * to, to, signed)
     for i in range(count):
         target = targets[begin + i, 0]
+        if i + AHEAD < count:
+            _prefetch(messages, targets[begin + i + AHEAD, 0], to)
         if in_place:
             _settle(made, i * to, scales[i], least, messages, target, to)
         else:
@@ -198,6 +202,9 @@ def _leave_each_out(
     weighted = len(weights) > 0
     for s in range(first, last):
         degree, begin, end = senders[s, 3], senders[s, 4], senders[s + ONE, 4]
+        if s + TWO < last:
+            _prefetch(messages, senders[s + TWO, 1], q * senders[s + TWO, 3])
+            _prefetch(evidence, senders[s + TWO, 0], q)
         if degree == FOUR and end - begin == FOUR and not signed:
             start, here = senders[s, 1], senders[s, 0]
             done = True
@@ -547,6 +554,30 @@ def _peak(bits: Array, at: Any, size: Any) -> Any:
     for j in range(size):
         high = max(high, bits[at + j])
     return _as_float(high)  # type: ignore[call-arg]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _prefetch(values: Array, at: Any, size: Any) -> None:
+    """Have a row fetched into the cache that will be needed soon."""
+    for j in range(NONE, size, LINE):
+        _prefetch_line(values, at + j)
+
+
+@numba.extending.intrinsic
+def _prefetch_line(context: Any, values: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        kind = signature.args[0]
+        array = context.make_array(kind)(context, builder, arguments[0])
+        place = builder.gep(array.data, [arguments[1]])
+        byte, word = llvmlite.ir.IntType(8).as_pointer(), llvmlite.ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch",
+            [byte],
+            llvmlite.ir.FunctionType(llvmlite.ir.VoidType(), [byte, word, word, word]),
+        )
+        builder.call(function, [builder.bitcast(place, byte), word(1), word(3), word(1)])
+
+    return numba.void(values, at), generate
 
 
 @numba.extending.intrinsic

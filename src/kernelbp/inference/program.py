@@ -16,7 +16,7 @@ __all__ = ["Layout", "Program", "make_program"]
 Table = NDArray[np.int64]
 Unsigned = NDArray[np.uint64]
 
-BLOCK_CELLS = 1 << 14
+BLOCK_CELLS = 1 << 15
 """Message values a block makes, about: products and new messages stay in a core's own cache."""
 
 
@@ -131,9 +131,10 @@ def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Pro
     block = (np.cumsum(block_opens) - 1)[sender]
     block_begin = first_answer[first_sender]
 
-    # Segments: within a block, messages of one operator together.
+    # Segments: within a block, messages of one operator together, in the order in which they stand in memory.
     operator = wiring.operator[messages]
-    order = np.argsort(block * max(len(wiring.operators), 1) + operator, kind="stable")
+    segment = block * max(len(wiring.operators), 1) + operator
+    order = np.argsort(segment * max(wiring.n_messages, 1) + messages)
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
     answers = np.stack(
