@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import copy
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
 import pytest
 
 from kernelbp import Graph, Relation
-from kernelbp.inference import compiled, update
-from kernelbp.inference.update import FLOORS, MOST_FACTORS, State, update_phase, update_plainly
+from kernelbp.inference import engine
+from kernelbp.inference.compiled import MOST_FACTORS
+from kernelbp.inference.engine import Engine
+from kernelbp.inference.schedules import make_plan
+from kernelbp.inference.update import FLOORS, Flat, State, update_plainly
 from kernelbp.inference.wiring import Phase, Wiring, wire
 from kernelbp.learning.conditionals import Conditional
 
@@ -50,7 +53,12 @@ def graph_of_all_degrees(seed: int) -> Graph:
     return Graph.from_edges([(int(a), int(b), str(r)) for a, b, r in edges], variables=variables.tolist())
 
 
-def random_state(wiring: Wiring, seed: int, dtype: type, *, signed: bool, weighted: bool) -> State:
+@pytest.fixture(autouse=True)
+def _always_compiled(monkeypatch):
+    monkeypatch.setattr(engine, "SMALL", 0)
+
+
+def random_state(wiring: Wiring, seed: int, dtype: type, *, signed: bool, weighted: bool | str) -> State:
     rng = np.random.default_rng(seed)
     sizes = [SIZES[name] for name in wiring.variables]
     counts = [int(start[-1]) for start in wiring.start]
@@ -59,97 +67,113 @@ def random_state(wiring: Wiring, seed: int, dtype: type, *, signed: bool, weight
         made = rng.uniform(0.02, 1.0, (rows, size))
         if signed:
             made *= rng.choice([-1.0, 1.0], made.shape, p=[0.2, 0.8])
-        return (made / np.abs(made).max(axis=1, keepdims=True)).astype(dtype)
+        return made / np.abs(made).max(axis=1, keepdims=True)
 
-    messages = tuple(values(n, q) for n, q in zip(counts, sizes, strict=True))
-    evidence = tuple(values(len(n), q) for n, q in zip(wiring.nodes, sizes, strict=True))
+    messages = Flat.of([values(n, q) for n, q in zip(counts, sizes, strict=True)], dtype)
+    evidence = Flat.of([values(len(n), q) for n, q in zip(wiring.nodes, sizes, strict=True)], dtype)
     operators = []
     for relation, toward in wiring.operators:
         ends = (RELATIONS[relation].first, RELATIONS[relation].second)
         shape = SIZES[ends[toward]], SIZES[ends[1 - toward]]
         table = rng.normal(size=shape) if signed else rng.uniform(0.0, 1.0, shape)
         operators.append(Conditional(table.astype(dtype)))
-    weights: tuple[np.ndarray, ...] = ()
-    powers: tuple[np.ndarray, ...] = ()
+    weights = Flat([], dtype)
     if weighted:
-        weights = tuple(rng.uniform(0.2, 1.0, n).astype(dtype) for n in counts)
-        powers = tuple(m ** w[:, None] for m, w in zip(messages, weights, strict=True))
-    return State(messages, evidence, weights, powers, (), tuple(operators), signed, 0.0)
+        choices = [0.5, 0.5, 0.3, 0.8, 1.0] if weighted == "some halves" else [0.5]
+        weights = Flat.of([rng.choice(choices, n) for n in counts], dtype)
+    return State(messages, evidence, weights, (), tuple(operators), signed, 0.0)
 
 
-def phases(wiring: Wiring, seed: int) -> list[Phase]:
-    """All messages at once, then a random third of them, twice."""
+def copied(state: State) -> State:
+    return replace(state, messages=Flat.of(list(state.messages), state.messages.values.dtype))
+
+
+def phases(wiring: Wiring, seed: int) -> list[tuple[Phase, ...]]:
+    """All messages at once, then a random third of them, twice; then colour after colour."""
     rng = np.random.default_rng(seed)
     third = wiring.n_messages // 3
     chosen = [np.sort(rng.choice(wiring.n_messages, third, replace=False)) for _ in range(2)]
-    return [wiring.phase(np.arange(wiring.n_messages)), *map(wiring.phase, chosen)]
+    plan = make_plan("sweep", wiring, sum(map(len, wiring.nodes)), None)
+    colours = next(plan.iteration(np.zeros(wiring.n_messages), complete=True))
+    together = [wiring.phase(np.arange(wiring.n_messages)), *map(wiring.phase, chosen)]
+    return [*((phase,) for phase in together), tuple(together), tuple(colours)]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("damping", [0.0, 0.4])
 @pytest.mark.parametrize(
     ("signed", "weighted"),
-    [(False, False), (True, False), (False, True)],
-    ids=["positive", "signed", "weighted"],
+    [(False, ""), (True, ""), (False, "some halves"), (False, "all halves")],
+    ids=["positive", "signed", "weighted", "weighted by halves"],
 )
-@pytest.mark.parametrize("most", [MOST_FACTORS, 100], ids=["as it is", "compiled at every degree"])
-def test_the_compiled_update_equals_the_plain_one(monkeypatch, dtype, damping, signed, weighted, most):
-    monkeypatch.setattr(update, "MOST_FACTORS", most)
-    for seed in range(3):
-        graph = graph_of_all_degrees(seed)
-        wiring = wire(graph, RELATIONS, np.empty(0, dtype=np.intp))
+def test_the_compiled_update_equals_the_plain_one(dtype, damping, signed, weighted):
+    met: set[int] = set()
+    for seed in range(4):
+        wiring = wire(graph_of_all_degrees(seed), RELATIONS, np.empty(0, dtype=np.intp))
         degrees = np.concatenate(wiring.degrees)
         assert degrees.max() > MOST_FACTORS >= np.median(degrees)
+        met |= set(degrees.tolist())
         fast = random_state(wiring, seed, dtype, signed=signed, weighted=weighted)
-        plain = copy.deepcopy(fast)
+        plain = copied(fast)
         changes = [np.zeros(wiring.n_messages) for _ in range(2)]
-        for phase in phases(wiring, seed):
-            update_phase(fast, phase, damping, changes[0])
-            update_plainly(plain, phase, damping, changes[1])
+        running = Engine(fast, wiring, 2)
+        assert running.compiled
+        for group in phases(wiring, seed):
+            running.update(group, damping, changes[0])
+            for phase in group:
+                update_plainly(plain, phase, damping, changes[1])
             # A signed sum may nearly cancel: rounding counts relative to what was summed.
-            tolerance = TOLERANCE[dtype] * (100 if signed else 1)
-            for one, other in zip(fast.messages + fast.powers, plain.messages + plain.powers, strict=True):
+            tolerance = TOLERANCE[dtype] * (1000 if signed else len(group))
+            for one, other in zip(fast.messages, plain.messages, strict=True):
                 assert one.dtype == dtype
                 assert np.allclose(one, other, rtol=tolerance, atol=tolerance)
-            assert np.allclose(changes[0], changes[1], rtol=0, atol=2 * tolerance)
-            for one, other in zip(fast.messages + fast.powers, plain.messages + plain.powers, strict=True):
                 other[...] = one  # compare single updates, not how far two paths drift apart
+            assert np.allclose(changes[0], changes[1], rtol=0, atol=2 * tolerance)
             changes[1][:] = changes[0]
+    assert 4 in met, "the degree that has a way of its own"
 
 
-def test_small_degrees_are_compiled_and_large_ones_are_not(monkeypatch):
-    taken = []
-    monkeypatch.setattr(update, "update_plainly", lambda *given: taken.append(given))
-    for degree in (MOST_FACTORS, MOST_FACTORS + 1):
+def test_zeros_are_left_out_with_their_message():
+    """A zero in one's own message must not silence what the others say, at a node of few neighbours or of many."""
+    for degree in (3, 4, 5, int(MOST_FACTORS) + 1, 40):
         graph = Graph.from_networkx(nx.star_graph(degree), variable="x", relation="same")
         wiring = wire(graph, RELATIONS, np.empty(0, dtype=np.intp))
-        state = random_state(wiring, 0, np.float32, signed=False, weighted=True)
-        taken.clear()
-        update_phase(state, wiring.phase(np.arange(wiring.n_messages)), 0.0, np.zeros(wiring.n_messages))
-        assert bool(taken) == (degree > MOST_FACTORS)
+        state = random_state(wiring, degree, np.float64, signed=False, weighted="")
+        rng = np.random.default_rng(degree)
+        state.messages[0][:, 1:][rng.random((len(state.messages[0]), SIZES["x"] - 1)) < 0.2] = 0.0
+        plain, changes = copied(state), np.zeros(wiring.n_messages)
+        everything = wiring.phase(np.arange(wiring.n_messages))
+        Engine(state, wiring, 1).update((everything,), 0.0, changes)
+        update_plainly(plain, everything, 0.0, changes.copy())
+        assert np.allclose(state.messages[0], plain.messages[0], rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize(("dtype", "least", "accuracy"), [(np.float32, -30, 1e-5), (np.float64, -150, 1e-12)])
-def test_powers_of_messages_are_accurate_over_their_whole_range(dtype, least, accuracy):
+@pytest.mark.parametrize(("dtype", "accuracy"), [(np.float32, 1e-5), (np.float64, 1e-12)])
+def test_powers_of_messages_are_accurate_over_their_whole_range(dtype, accuracy):
+    """A node with one message and an operator that copies it: what goes on is m^(weight) / m."""
+    wiring = wire(Graph.chain(2, variable="x", relation="same"), RELATIONS, np.empty(0, dtype=np.intp))
+    least, size = FLOORS[np.dtype(dtype)], 33
     rng = np.random.default_rng(0)
-    count, size = 400, 33
-    made = 10 ** rng.uniform(least, 0, (count, size))
-    made[:, 0] = 1.0
-    made[0] = np.geomspace(10.0**least, 1.0, size)
-    made[1] = 1.0 - np.linspace(0, 2e-6, size)  # just below a power of two
-    made[2] = 2.0 ** -np.arange(size)
-    weights = rng.uniform(0.01, 1.0, count)
-    weights[:4] = 0.5, 1.0, 1.0, 1.0
-    messages, powers = np.ones((count, size), dtype), np.empty((count, size), dtype)
-    rows = np.arange(count)
-    compiled.settle_weighted(
-        made.astype(dtype), messages, powers, weights.astype(dtype), rows, rows, 0.0,
-        FLOORS[np.dtype(dtype)], np.zeros(count),
-    )  # fmt: skip
-    exact = messages.astype(np.float64) ** weights.astype(dtype).astype(np.float64)[:, None]
-    assert np.allclose(messages, made, rtol=accuracy, atol=0)
-    error = np.abs(powers / exact - 1).max()
-    assert error < accuracy
+    rows = [np.geomspace(least, 1.0, size), 1.0 - np.linspace(0, 2e-6, size), 2.0 ** -np.arange(size)]
+    rows += [np.append(least ** rng.random(size - 1), 1.0) for _ in range(50)]
+    for row in rows:
+        for weight in (0.5, 1.0, *rng.uniform(0.01, 1.0, 3)):
+            given = np.array([row, np.ones(size)])
+            messages, weights = Flat.of([given], dtype), Flat.of([np.full(2, weight)], dtype)
+            state = State(
+                messages,
+                Flat([(2, size)], dtype),
+                weights,
+                (),
+                (Conditional(np.eye(size, dtype=dtype)),),
+                False,
+                0.0,
+            )
+            Engine(state, wiring, 1).update((wiring.phase(np.arange(2)),), 0.0, np.zeros(2))
+            arrived = given[0].astype(dtype).astype(np.float64)
+            exact = arrived ** (float(weights.values[0]) - 1)
+            exact = np.maximum(exact / exact.max(), least)
+            assert np.allclose(messages[0][1], exact, rtol=accuracy, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -157,28 +181,56 @@ def test_powers_of_messages_are_accurate_over_their_whole_range(dtype, least, ac
 def test_weighted_messages_are_kept_above_their_floor(dtype, size):
     """Also small ones, such as a potential makes of contradicting neighbours: zeros would divide by zero."""
     floor = FLOORS[np.dtype(dtype)]
-    made = np.array([[0.5, 0.0, 0.25], [1.0, 0.0, 0.0]], dtype=dtype) * dtype(size)
-    messages, powers = np.ones((2, 3), dtype), np.ones((2, 3), dtype)
-    rows = np.arange(2)
-    changes = np.zeros(2)
-    compiled.settle_weighted(
-        made, messages, powers, np.array([0.5, 0.5], dtype), rows, rows, 0.0, floor, changes
+    wiring = wire(Graph.chain(2, variable="x", relation="same"), RELATIONS, np.empty(0, dtype=np.intp))
+    operator = np.array([[0.5, 0.0, 0.0], [0.0, 0.0, 0.0], [0.25, 0.0, 0.0]], dtype=dtype) * dtype(size)
+    state = State(
+        Flat([(2, 3)], dtype),
+        Flat([(2, 3)], dtype),
+        Flat.of([np.full(2, 0.7)], dtype),
+        (),
+        (Conditional(operator),),
+        False,
+        0.0,
     )
-    assert np.allclose(messages, [[1, floor, 0.5], [1, floor, floor]], rtol=1e-5, atol=0)
-    assert np.allclose(powers, np.sqrt(messages.astype(float)), rtol=1e-5, atol=0)
+    changes = np.zeros(2)
+    Engine(state, wiring, 1).update((wiring.phase(np.arange(2)),), 0.0, changes)
+    assert np.allclose(state.messages[0], [[1, floor, 0.5]] * 2, rtol=1e-5, atol=0)
     assert np.allclose(changes, 1.0)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_message_that_says_nothing_becomes_ones(weighted):
     """A product that is zero everywhere cannot be scaled: silence is the answer, as in the plain update."""
-    made, messages = np.zeros((1, 3)), np.array([[1.0, 0.5, 0.2]])
-    rows, changes = np.arange(1), np.zeros(1)
-    if weighted:
-        compiled.settle_weighted(
-            made, messages, np.ones((1, 3)), np.array([0.5]), rows, rows, 0.0, 1e-150, changes
-        )
-    else:
-        compiled.settle(made, messages, rows, rows, 0.0, changes)
-    assert np.array_equal(messages, np.ones((1, 3)))
-    assert changes[0] == pytest.approx(0.8)
+    wiring = wire(Graph.chain(2, variable="x", relation="same"), RELATIONS, np.empty(0, dtype=np.intp))
+    state = State(
+        Flat.of([np.array([[1.0, 0.5, 0.2]] * 2)], np.float64),
+        Flat([(2, 3)], np.float64),
+        Flat.of([np.full(2, 0.5)], np.float64) if weighted else Flat([], np.float64),
+        (),
+        (Conditional(np.zeros((3, 3))),),
+        False,
+        0.0,
+    )
+    changes = np.zeros(2)
+    Engine(state, wiring, 1).update((wiring.phase(np.arange(2)),), 0.0, changes)
+    assert np.array_equal(state.messages[0], np.ones((2, 3)))
+    assert changes == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("weighted", ["", "some halves"])
+@pytest.mark.parametrize("schedule", ["auto", "flooding", "sweep"])
+def test_any_number_of_threads_gives_the_same_bits(schedule, weighted):
+    graph = Graph.grid((60, 61), variable="x", relation="same")
+    wiring = wire(graph, RELATIONS, np.empty(0, dtype=np.intp))
+    results = []
+    for n_jobs in (1, 2, 3):
+        state = random_state(wiring, 0, np.float32, signed=False, weighted=weighted)
+        changes, running = np.zeros(wiring.n_messages), Engine(state, wiring, n_jobs)
+        plan = make_plan(schedule, wiring, graph.n_nodes, graph.shape)
+        with running.running():
+            for _ in range(3):
+                for group in plan.iteration(changes, complete=True):
+                    running.update(group, 0.0, changes)
+        results.append((state.messages.values, changes))
+    assert np.array_equal(results[0][0], results[1][0]) and np.array_equal(results[0][0], results[2][0])
+    assert np.array_equal(results[0][1], results[1][1]) and np.array_equal(results[0][1], results[2][1])

@@ -7,7 +7,7 @@ import pytest
 
 import kernelbp as kb
 from kernelbp.errors import InputError, UnsupportedError
-from kernelbp.inference import update
+from kernelbp.inference import engine
 from kernelbp.values import as_column
 
 CHAIN = kb.Graph.chain(3, variable="state", relation="then")
@@ -146,9 +146,9 @@ def test_products_too_small_for_one_number_are_still_compared(monkeypatch):
     likelihood[np.arange(11), 2 * (np.arange(11) // 2)] = 1
     graph = kb.Graph.from_edges(star, variables=["place"] * 12, relation="near")
     graph = graph.soften(np.arange(1, 12), places, likelihood)
-    fast = made.infer(graph, dtype=np.float64).mean()
-    monkeypatch.setattr(update, "MOST_FACTORS", 0)
-    np.testing.assert_allclose(fast, made.infer(graph, dtype=np.float64).mean(), atol=1e-9)
+    plain = made.infer(graph, dtype=np.float64).mean()
+    monkeypatch.setattr(engine, "SMALL", 0)
+    np.testing.assert_allclose(plain, made.infer(graph, dtype=np.float64).mean(), atol=1e-9)
 
 
 def test_reprs_say_what_matters():

@@ -10,7 +10,7 @@ import pytest
 
 from kernelbp import Graph, Model, Relation
 from kernelbp.errors import InputError
-from kernelbp.inference.schedules import _colouring, is_forest, make_plan
+from kernelbp.inference.schedules import _colouring, make_plan
 from kernelbp.inference.wiring import Phase, Wiring, wire
 from kernelbp.kernels import Delta
 
@@ -55,10 +55,10 @@ def phases_of(graph: Graph, wiring: Wiring, schedule: str, *, complete: bool = T
     """The phases of one iteration, in which every message changes by a random amount."""
     rng, changes, phases = np.random.default_rng(0), np.zeros(wiring.n_messages), []
     plan = make_plan(schedule, wiring, graph.n_nodes, graph.shape)
-    for phase in plan.iteration(changes, complete=complete):
-        for send in phase.sends:
-            changes[send.messages] = rng.random(len(send.messages))
-        phases.append(phase)
+    for group in plan.iteration(changes, complete=complete):
+        for phase in group:
+            changes[phase.messages] = rng.random(len(phase.messages))
+            phases.append(phase)
     return phases
 
 
@@ -244,6 +244,28 @@ def test_a_grid_is_swept_along_each_axis_there_and_back():
     ]  # fmt: skip
 
 
+def test_a_grid_left_to_itself_has_the_colours_of_a_chessboard():
+    graph = Graph.grid((3, 4), variable="x", relation="r")
+    wiring = wire(graph, SAME, NONE_FIXED)
+    places = ends(graph, wiring)
+    colours = [
+        {sum(divmod(places[message][0], 4)) % 2 for message in sent(phase)}
+        for phase in phases_of(graph, wiring, "auto")
+    ]
+    assert colours == [{0}, {1}]
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule"),
+    [("plane", "auto"), ("plane", "sweep"), ("volume with diagonals", "auto"), ("tree", "tree")],
+)
+def test_phases_of_a_fixed_order_read_nothing_they_write(name, schedule):
+    graph, relations = GRAPHS[name]
+    wiring = wire(graph, relations, NONE_FIXED)
+    assert all(phase.independent for phase in phases_of(graph, wiring, schedule))
+    assert not any(phase.independent for phase in phases_of(graph, wiring, "flooding"))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_in_a_tree_every_message_waits_for_those_it_is_made_of(seed):
     given = nx.disjoint_union(nx.random_labeled_tree(40, seed=seed), nx.random_labeled_tree(11, seed=seed))
@@ -263,14 +285,13 @@ def test_in_a_tree_every_message_waits_for_those_it_is_made_of(seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_forests_are_recognised_as_networkx_does(seed):
     given = nx.gnp_random_graph(30, 0.035, seed=seed)
-    edges = np.array(given.edges, dtype=np.intp).reshape(-1, 2)
-    source, target = np.concatenate([edges, edges[:, ::-1]]).T
-    assert is_forest(30, source, target) == nx.is_forest(given)
+    graph = Graph.from_networkx(given, variable="x", relation="r")
+    assert wire(graph, SAME, NONE_FIXED).is_forest == nx.is_forest(given)
 
 
 def test_two_edges_between_two_nodes_are_a_cycle():
-    source, target = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0])
-    assert not is_forest(2, source, target)
+    graph = Graph.from_edges([(0, 1, "r"), (0, 1, "r")], variables=["x"] * 2)
+    assert not wire(graph, SAME, NONE_FIXED).is_forest
 
 
 # ---------------------------------------------------------------------- where they lead

@@ -8,6 +8,7 @@ __all__ = [
     "KernelBPError",
     "ModelFileError",
     "NotFittedError",
+    "TooLargeError",
     "UnsupportedError",
 ]
 
@@ -26,6 +27,10 @@ class NotFittedError(KernelBPError, AttributeError):
 
 class UnsupportedError(KernelBPError, TypeError):
     """The request makes no sense on this kind of variable; the text names what does."""
+
+
+class TooLargeError(KernelBPError, MemoryError):
+    """The problem does not fit into memory; the text says what would."""
 
 
 class ModelFileError(KernelBPError, ValueError):

@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from kernelbp.calibration import MIXINGS, GraphCalibration, calibrate, inferences_needed
 from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError, UnsupportedError
 from kernelbp.graph import Graph, Readings
-from kernelbp.inference.beliefs import Beliefs, Source
+from kernelbp.inference.beliefs import Beliefs
 from kernelbp.inference.evidence import gather_evidence
 from kernelbp.inference.progress import Progress
-from kernelbp.inference.run import Damping, run
-from kernelbp.inference.schedules import Schedule, is_forest, make_plan
-from kernelbp.inference.setup import DEFAULTS, check_choice, checked_dtype, edge_weights, initial_state
-from kernelbp.inference.wiring import wire
+from kernelbp.inference.propagation import check_call, propagate, wire_hidden
+from kernelbp.inference.run import Damping
+from kernelbp.inference.schedules import Schedule
+from kernelbp.inference.setup import DEFAULTS
 from kernelbp.kernels import Gaussian, Kernel, check_values, domain
 from kernelbp.learning.embedding import Embedding, embed_variable, relation_moments
 from kernelbp.learning.estimators import (
@@ -493,6 +493,7 @@ class Model:
         normalization: Literal["largest", "norm"] | None = None,
         start: Beliefs | None = None,
         dtype: DTypeLike = np.float32,
+        n_jobs: int | None = None,
         progress: bool = False,
     ) -> Beliefs:
         """Work out the belief of every node.
@@ -525,6 +526,9 @@ class Model:
             Earlier beliefs on a graph of the same shape, to start from instead of messages of ones.
         dtype : float32 or float64
             Precision of messages.
+        n_jobs : int, optional
+            Threads; by default as many as BLAS may use (OMP_NUM_THREADS and threadpoolctl's limits are heeded).
+            Results do not depend on it.
         progress : bool
             Show a progress bar.
 
@@ -533,13 +537,6 @@ class Model:
         Beliefs
         """
         fitted = self._need_fitted()
-        if not isinstance(graph, Graph):
-            raise InputError(
-                f"graph: expected a kernelbp.Graph, got {type(graph).__name__}; "
-                "see Graph.grid, Graph.from_edges and Graph.from_networkx"
-            )
-        if start is not None and not isinstance(start, Beliefs):
-            raise InputError(f"start: expected Beliefs of an earlier inference, got {type(start).__name__}")
         given = {
             "update": update,
             "conditionals": conditionals,
@@ -557,10 +554,9 @@ class Model:
         }
         if choice["conditionals"] is None:
             choice["conditionals"] = "probability" if choice["update"] == "constant" else "embedding"
-        check_choice(choice)
+        precision = check_call(graph, choice, start, dtype, n_jobs)
         if choice["conditionals"] == "embedding":
             _refuse_potentials(graph, fitted.known)
-        precision = checked_dtype(dtype)
         for name in graph.variables:
             if name not in fitted.embeddings:
                 raise InputError(
@@ -572,44 +568,24 @@ class Model:
                     "have nodes; observe it, or fit with evidence='likelihood' in its relations"
                 )
         evidence = gather_evidence(graph, self.relations, fitted.facts)
-        fixed = [
-            graph.nodes_of(name)[part.nodes]
-            for name, part in zip(graph.variables, evidence.fixed, strict=True)
-        ]
-        wiring = wire(graph, self.relations, np.concatenate([np.empty(0, dtype=np.intp), *fixed]))
-        forest = is_forest(graph.n_nodes, *wiring.ends)
-        operators = self._made_operators(choice["update"], choice["conditionals"], loopy=not forest)
-        scale = fitted.calibration.weight_scale
-        weights = edge_weights(graph, wiring, choice["weighting"], operators.signed, scale)
-        earlier = None if start is None else start._source.state.messages
-        state = initial_state(
-            wiring, operators, evidence, weights, graph.readings, precision, earlier, choice["normalization"]
-        )
-        plan = make_plan(choice["schedule"], wiring, graph.n_nodes, graph.shape)
-        # Two passes over a tree are exact only where a message does not depend on the one that answers it.
-        unweighted = not state.weights
-        exact = choice["schedule"] in ("auto", "tree") and unweighted and forest
-        verdict = run(
-            state,
-            plan,
-            wiring.n_messages,
-            max_iterations=choice["max_iterations"],
-            tolerance=choice["tolerance"],
-            damping=0.0 if exact else choice["damping"],
-            exact_in_one=exact,
-            # Extrapolation takes an iteration for one map; residual scheduling makes each a different one.
-            accelerate=(
-                not operators.signed
-                and choice["schedule"] != "residual"
-                and (weights is not None or choice["damping"] == "auto")
-            ),
+        wiring = wire_hidden(graph, self.relations, evidence)
+        operators = self._made_operators(choice["update"], choice["conditionals"], loopy=not wiring.is_forest)
+        source, verdict = propagate(
+            graph,
+            wiring,
+            operators,
+            evidence,
+            fitted.facts,
+            fitted.marginals,
+            choice,
+            start=start,
+            dtype=precision,
+            n_jobs=n_jobs,
+            weight_scale=fitted.calibration.weight_scale,
+            temperature=1.0 if operators.signed else fitted.calibration.temperature,
             progress=progress,
         )
-        temperature = 1.0 if operators.signed else fitted.calibration.temperature
-        return Beliefs(
-            Source(graph, wiring, operators, state, evidence, fitted.facts, fitted.marginals, temperature),
-            verdict,
-        )
+        return Beliefs(source, verdict)
 
     # ------------------------------------------------------------------ looking
 

@@ -1,9 +1,10 @@
 """Anderson acceleration: fewer iterations to the same fixed point.
 
 Tree-reweighted messages settle surely but, on strongly coupled graphs, slowly. From the last few
-iterations (where they began, how far they moved) the acceleration extrapolates, in logarithms, to where
-they are heading. What an ordinary iteration changes from there is the residual, so the verdict is as
-honest as without; a leap that makes matters worse is taken back.
+iterations (how far they moved, where they ended) the acceleration extrapolates, in logarithms, to where
+they are heading: to the mean of the ends, weighted so that the moves cancel as well as they can. What an
+ordinary iteration changes from there is the residual, so the verdict is as honest as without; a leap that
+makes matters worse is taken back.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.inference.update import State, log_magnitude
+from kernelbp.inference.update import FLOORS, State
 
 __all__ = ["Anderson"]
 
 Array = NDArray[Any]
 
-MEMORY = 5
+MEMORY = 6
 """Iterations remembered."""
 WARM_UP = 3
 """Iterations run plainly before the first leap, and after one that was taken back."""
-PATIENCE = 25
-"""Iterations run plainly first where there are so many messages that a leap costs more than an iteration."""
+PATIENCE = 15
+"""Iterations run plainly first where there are so many messages that a leap costs as much as an iteration."""
 MANY = 1 << 18
 """Message values that are many."""
 WORSE = 2.0
@@ -35,65 +36,69 @@ RIDGE = 1e-10
 class Anderson:
     """Extrapolates the messages of a state with positive messages.
 
-    Call `begin` before and `leap` after every iteration.
+    Call `begin` before the first and `leap` after every iteration.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._starts: list[Array] = []
-        self._moves: list[Array] = []
-        self._before: Array | None = None
+        size = state.messages.values.size
+        self._moves = np.empty((MEMORY, size), state.messages.values.dtype)
+        self._ends = np.empty_like(self._moves)
+        self._before = np.empty(size, state.messages.values.dtype)
+        self._gram = np.zeros((MEMORY, MEMORY))
+        self._known = 0
         self._best = np.inf
-        self._safe: Array | None = None
-        self._rest = WARM_UP if sum(m.size for m in state.messages) <= MANY else PATIENCE
+        self._safe = -1
+        self._rest = WARM_UP if size <= MANY else PATIENCE
 
     def begin(self) -> None:
-        """Remember where an iteration starts."""
-        if self._rest <= MEMORY:
-            self._before = self._logs()
+        """Remember where the first iteration starts."""
+        self._logs(self._before)
 
     def leap(self, residual: float) -> None:
         """Learn from the iteration that just ended with this residual, and extrapolate."""
-        if self._before is None:
-            self._rest -= 1
-            return
-        after = self._logs()
-        if residual > WORSE * self._best and self._safe is not None:
+        if residual > WORSE * self._best and self._safe >= 0:
             # The last leap did harm: go back to where it left from, and forget.
-            self._set(self._safe)
-            self._starts, self._moves, self._safe, self._rest = [], [], None, WARM_UP
+            self._set(self._ends[self._safe].copy())
+            self._known, self._safe, self._rest = 0, -1, WARM_UP
             return
         self._best = min(self._best, residual)
-        self._starts = [*self._starts, self._before][-MEMORY - 1 :]
-        self._moves = [*self._moves, after - self._before][-MEMORY - 1 :]
+        row = self._known % MEMORY
+        self._logs(self._ends[row])
+        np.subtract(self._ends[row], self._before, out=self._moves[row])
+        self._known += 1
+        count = min(self._known, MEMORY)
+        self._gram[row, :count] = self._gram[:count, row] = self._moves[:count] @ self._moves[row]
         self._rest -= 1
-        if self._rest > 0 or len(self._moves) < 2:
+        if self._rest > 0 or count < 2:
+            self._before[:] = self._ends[row]
             return
-        self._safe = after
-        self._set(self._extrapolated(after))
+        self._safe = row
+        self._set(self._shares(count) @ self._ends[:count])
 
-    def _extrapolated(self, after: Array) -> Array:
-        differences = [b - a for a, b in zip(self._moves, self._moves[1:], strict=False)]
-        gram = np.array([[float(a @ b) for b in differences] for a in differences])
-        right = np.array([float(d @ self._moves[-1]) for d in differences])
-        gram += RIDGE * np.trace(gram) * np.eye(len(gram))
-        shares = np.linalg.lstsq(gram, right, rcond=None)[0]
-        result = after.copy()
-        for share, start, following, difference in zip(
-            shares, self._starts, self._starts[1:], differences, strict=False
-        ):
-            result -= result.dtype.type(share) * (following - start + difference)
-        return result
+    def _shares(self, count: int) -> Array:
+        """Weights that sum to one and make the weighted moves as small as can be."""
+        gram = self._gram[:count, :count]
+        # Relative to the last move, whose size the others' are compared with.
+        scale = np.sqrt(np.maximum(gram.diagonal(), np.finfo(np.float64).tiny))
+        scaled = gram / np.outer(scale, scale) + RIDGE * np.eye(count)
+        shares = np.linalg.lstsq(scaled, 1.0 / scale, rcond=None)[0] / scale
+        return (shares / shares.sum()).astype(self._ends.dtype)
 
-    def _logs(self) -> Array:
-        return np.concatenate([log_magnitude(m).ravel() for m in self._state.messages])
+    def _logs(self, out: Array) -> None:
+        values = self._state.messages.values
+        np.maximum(values, np.finfo(values.dtype).tiny, out=out)
+        np.log(out, out=out)
 
     def _set(self, logs: Array) -> None:
+        """Make these the messages, scaled, and the start of the next iteration."""
+        floor = np.log(FLOORS[logs.dtype])
         begin = 0
-        for index, messages in enumerate(self._state.messages):
+        for messages in self._state.messages:
             part = logs[begin : begin + messages.size].reshape(messages.shape)
             begin += messages.size
-            np.exp(part - part.max(axis=1, keepdims=True), out=messages)
+            part -= part.max(axis=1, keepdims=True)
             if self._state.weights:
-                weighted = self._state.weights[index][:, None] * log_magnitude(messages)
-                np.exp(weighted, out=self._state.powers[index])
+                np.maximum(part, floor, out=part)
+            np.exp(part, out=messages)
+        self._before = logs

@@ -10,9 +10,9 @@ import numpy as np
 
 from kernelbp.errors import ConvergenceWarning
 from kernelbp.inference.acceleration import Anderson
+from kernelbp.inference.engine import Engine
 from kernelbp.inference.progress import Progress
 from kernelbp.inference.schedules import Plan
-from kernelbp.inference.update import State, update_phase
 
 __all__ = ["Damping", "Verdict", "run"]
 
@@ -51,7 +51,7 @@ class Verdict:
 
 
 def run(
-    state: State,
+    engine: Engine,
     plan: Plan,
     n_messages: int,
     *,
@@ -62,11 +62,11 @@ def run(
     accelerate: bool,
     progress: bool,
 ) -> Verdict:
-    """Iterate `state.messages` in place.
+    """Iterate the messages of the engine's state in place.
 
     Parameters
     ----------
-    state, plan : as compiled
+    engine, plan : as compiled
     n_messages : int
     max_iterations : int
     tolerance : float
@@ -85,17 +85,17 @@ def run(
     kept = DAMPING_STEPS[0] if damping == "auto" else damping
     raised = 0
     changes = np.zeros(n_messages)
-    small = sum(m.size for m in state.messages) <= MOST_ACCELERATED
-    leaps = Anderson(state) if accelerate and small and not exact_in_one else None
-    with Progress("inference", max_iterations, shown=progress) as bar:
+    small = engine.state.messages.values.size <= MOST_ACCELERATED
+    leaps = Anderson(engine.state) if accelerate and small and not exact_in_one else None
+    with engine.running(), Progress("inference", max_iterations, shown=progress) as bar:
         while not converged and len(residuals) < max_iterations:
             # Dynamic schedules skip what seems settled: only a complete iteration can say it is.
             complete = len(residuals) == 0 or residuals[-1] <= tolerance
             changes[:] = 0.0
-            if leaps is not None:
+            if leaps is not None and not residuals:
                 leaps.begin()
-            for phase in plan.iteration(changes, complete=complete):
-                update_phase(state, phase, kept, changes)
+            for phases in plan.iteration(changes, complete=complete):
+                engine.update(phases, kept, changes)
             residuals.append(float(changes.max()))
             bar.advance(f"largest change {residuals[-1]:.1e}")
             # A damped step moves a message by only its undamped share.

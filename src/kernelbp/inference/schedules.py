@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.sparse import csgraph
 from kernelbp.errors import InputError
 from kernelbp.inference.wiring import Phase, Wiring
 
-__all__ = ["Plan", "Schedule", "is_forest", "make_plan"]
+__all__ = ["Plan", "Schedule", "make_plan"]
 
 Indices = NDArray[np.intp]
 Schedule = Literal["auto", "flooding", "sweep", "residual", "splash", "tree"]
@@ -36,8 +36,12 @@ class Plan(Protocol):
     dynamic: bool
     """Whether iterations may leave messages out unless asked to be complete."""
 
-    def iteration(self, changes: NDArray[np.float64], *, complete: bool) -> Iterator[Phase]:
-        """Phases one after another; `changes` (messages,) is up to date whenever the next is asked for."""
+    def iteration(self, changes: NDArray[np.float64], *, complete: bool) -> Iterator[Sequence[Phase]]:
+        """Phases one after another, in groups.
+
+        `changes` (messages,) is up to date whenever the next group is asked for. A plan that gives the same
+        group each time gives the same object, so that it is laid out once.
+        """
 
 
 def make_plan(schedule: Schedule, wiring: Wiring, n_nodes: int, shape: tuple[int, ...] | None) -> Plan:
@@ -50,10 +54,10 @@ def make_plan(schedule: Schedule, wiring: Wiring, n_nodes: int, shape: tuple[int
     - ``splash``: out of trees grown around the nodes whose inputs have changed most, from the leaves to
       the root and back (the paper's choice for its discrete rival).
     - ``tree``: from the leaves to the root of every tree and back, exact in one iteration.
-    - ``auto``: ``tree`` on forests, else ``sweep``.
+    - ``auto``: ``tree`` on forests, else one colour of nodes after another.
     """
     source, target = wiring.ends
-    forest = is_forest(n_nodes, source, target)
+    forest = wiring.is_forest
     if schedule == "tree" and not forest:
         raise InputError("schedule: 'tree' needs a graph without cycles; use 'auto' or 'sweep'")
     if schedule == "flooding":
@@ -64,9 +68,9 @@ def make_plan(schedule: Schedule, wiring: Wiring, n_nodes: int, shape: tuple[int
         return SplashPlan(wiring, n_nodes)
     if schedule == "tree" or (schedule == "auto" and forest):
         return FixedPlan(wiring, _tree_order(n_nodes, source, target))
-    if shape is not None:
+    if shape is not None and schedule == "sweep":
         return FixedPlan(wiring, _grid_order(shape, source, target))
-    return FixedPlan(wiring, _colouring(n_nodes, source, target)[source])
+    return FixedPlan(wiring, _colours(n_nodes, source, target, shape)[source])
 
 
 class FixedPlan:
@@ -77,11 +81,11 @@ class FixedPlan:
     def __init__(self, wiring: Wiring, rank: Indices) -> None:
         ordered = np.argsort(rank, kind="stable")
         cuts = np.flatnonzero(np.diff(rank[ordered])) + 1
-        self.phases = [wiring.phase(group) for group in np.split(ordered, cuts) if len(group)]
+        self.phases = tuple(wiring.phase(group) for group in np.split(ordered, cuts) if len(group))
 
-    def iteration(self, changes: NDArray[np.float64], *, complete: bool) -> Iterator[Phase]:
+    def iteration(self, changes: NDArray[np.float64], *, complete: bool) -> Iterator[Sequence[Phase]]:
         """The same phases each time."""
-        return iter(self.phases)
+        yield self.phases
 
 
 class Pending:
@@ -124,19 +128,19 @@ class ResidualPlan:
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring, self._pending = wiring, Pending(wiring)
-        self._everything = [wiring.phase(np.arange(wiring.n_messages))] if wiring.n_messages else []
+        self._everything = (wiring.phase(np.arange(wiring.n_messages)),) if wiring.n_messages else ()
 
-    def iteration(self, changes: NDArray[np.float64], *, complete: bool) -> Iterator[Phase]:
+    def iteration(self, changes: NDArray[np.float64], *, complete: bool) -> Iterator[Sequence[Phase]]:
         """Batches of the most changed; or all at once when a verdict is asked for."""
         pending, count = self._pending, self._wiring.n_messages
         if complete:
-            yield from self._everything
+            yield self._everything
             pending.sent(np.arange(count), changes)
             return
         batch = max(1, -(-count // RESIDUAL_BATCHES))
         for _ in range(RESIDUAL_BATCHES):
             chosen = np.sort(np.argpartition(-pending.amount, min(batch, count - 1))[:batch])
-            yield self._wiring.phase(chosen)
+            yield (self._wiring.phase(chosen),)
             pending.sent(chosen, changes)
 
 
@@ -152,7 +156,7 @@ class SplashPlan:
             (np.ones(len(source), dtype=bool), (source, target)), shape=(n_nodes, n_nodes)
         )
 
-    def iteration(self, changes: NDArray[np.float64], *, complete: bool) -> Iterator[Phase]:
+    def iteration(self, changes: NDArray[np.float64], *, complete: bool) -> Iterator[Sequence[Phase]]:
         """Splash after splash, until as many messages were sent as there are (or all, if complete)."""
         source, _ = self._wiring.ends
         left, sent = np.ones(self._wiring.n_messages, dtype=bool), 0
@@ -168,7 +172,7 @@ class SplashPlan:
             for level in [*range(depth.max(), 0, -1), *range(depth.max() + 1)]:
                 chosen = np.flatnonzero(depth[source] == level)
                 if len(chosen):
-                    yield self._wiring.phase(chosen)
+                    yield (self._wiring.phase(chosen),)
                     self._pending.sent(chosen, changes)
                     left[chosen] = False
                     sent += len(chosen)
@@ -176,12 +180,6 @@ class SplashPlan:
     def _roots(self, amount: NDArray[np.float64]) -> Indices:
         count = max(1, self._n_nodes // SPLASH_ROOTS)
         return np.sort(np.argsort(-amount, kind="stable")[:count])
-
-
-def is_forest(n_nodes: int, source: Indices, target: Indices) -> bool:
-    """Whether the graph of these messages (each edge both ways) has no cycle."""
-    graph = sparse.csr_array((np.ones(len(source), dtype=bool), (source, target)), shape=(n_nodes, n_nodes))
-    return bool(len(source) // 2 == n_nodes - csgraph.connected_components(graph, directed=False)[0])
 
 
 def _grid_order(shape: tuple[int, ...], source: Indices, target: Indices) -> Indices:
@@ -219,6 +217,16 @@ def _depths(graph: sparse.csr_array, roots: Indices, deepest: int) -> Indices:
         layer = np.unique(reached[depth[reached] < 0])
         depth[layer] = level
     return depth
+
+
+def _colours(n_nodes: int, source: Indices, target: Indices, shape: tuple[int, ...] | None) -> Indices:
+    """A colour for each node, none shared by neighbours: those of a chessboard where they do."""
+    if shape is not None:
+        chessboard = np.indices(shape, sparse=True)
+        colour: Indices = np.broadcast_to(sum(chessboard) % 2, shape).ravel()
+        if (colour[source] != colour[target]).all():
+            return colour
+    return _colouring(n_nodes, source, target)
 
 
 def _colouring(n_nodes: int, source: Indices, target: Indices) -> Indices:

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from kernelbp.errors import InputError
 from kernelbp.graph import Graph
 from kernelbp.inference.evidence import Evidence
-from kernelbp.inference.update import State
+from kernelbp.inference.update import Flat, State
 from kernelbp.inference.weights import spanning_tree_weights
 from kernelbp.inference.wiring import Wiring
 from kernelbp.learning.operators import Operators
@@ -79,24 +79,24 @@ def initial_state(
     weights: NDArray[np.float64] | None,
     readings: NDArray[Any] | None,
     dtype: np.dtype[Any],
-    start: tuple[NDArray[Any], ...] | None,
+    start: Flat | None,
     normalization: str,
 ) -> State:
     """First messages of ones (or a copy of the messages `start`), and the evidence at the support points."""
     sizes = [len(operators.support(name)) for name in wiring.variables]
     shapes = [(int(rows[-1]), size) for rows, size in zip(wiring.start, sizes, strict=True)]
-    if start is None:
-        messages = tuple(np.ones(shape, dtype=dtype) for shape in shapes)
-    else:
+    messages = Flat(shapes, dtype)
+    if start is not None:
         if [m.shape for m in start] != shapes:
             raise InputError(
                 f"start: beliefs of a graph with other messages, {[m.shape for m in start]} instead of {shapes}"
             )
-        messages = tuple(m.astype(dtype) for m in start)
+        messages = Flat.of(list(start), dtype)
     unit = normalization == "norm"
-    known, log_scale = [], 0.0
+    known = Flat([(len(nodes), size) for nodes, size in zip(wiring.nodes, sizes, strict=True)], dtype)
+    log_scale = 0.0
     for index, size in enumerate(sizes):
-        product = np.ones((len(wiring.nodes[index]), size), dtype=dtype)
+        product = known[index]
         block = max(1, EVIDENCE_CELLS // size)
         for begin in range(0, len(product) if evidence.pieces[index] else 0, block):
             end = min(begin + block, len(product))
@@ -109,16 +109,14 @@ def initial_state(
                 log_scale += float(largest.sum())
             values = np.exp(logs)
             product[begin:end] = np.where(negative, -values, values)
-        known.append(product)
     made = tuple(operators.operator(*key, readings, weights, dtype) for key in wiring.operators)
     functions = tuple(operators.function(name).astype(dtype) for name in wiring.variables) if unit else ()
-    shares: tuple[NDArray[Any], ...] = ()
-    powers: tuple[NDArray[Any], ...] = ()
+    shares = Flat([], dtype)
     if weights is not None:
-        by_row = [weights[wiring.edge[wiring.target_variable == v]] for v in range(len(sizes))]
-        shares = tuple(part.astype(dtype) for part in by_row)
-        powers = tuple(m ** share[:, None] for m, share in zip(messages, shares, strict=True))
-    return State(messages, tuple(known), shares, powers, functions, made, operators.signed, log_scale)
+        shares = Flat.of(
+            [weights[wiring.edge[wiring.target_variable == v]] for v in range(len(sizes))], dtype
+        )
+    return State(messages, known, shares, functions, made, operators.signed, log_scale)
 
 
 def edge_weights(

@@ -8,22 +8,23 @@ where :math:`e_t` is the node's evidence and the product runs over all neighbour
 :math:`\rho = 1` that is the leave-one-out product of the paper's (12) and (15).
 
 `update_plainly` says it in NumPy: products are summed logarithms, with signs kept apart where messages
-may be negative, so that neither a zero nor a degree of 500 does harm. `update_phase` takes the compiled
-way of `kernelbp.inference.compiled` wherever degrees are small; tests hold the two equal.
+may be negative, so that neither a zero nor a degree of 500 does harm. `kernelbp.inference.engine` takes the
+compiled way where it can; tests hold the two equal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from kernelbp.inference.wiring import Gather, Phase, Send
 from kernelbp.learning.conditionals import EdgeOperator
 
-__all__ = ["State", "update_phase", "update_plainly"]
+__all__ = ["FLOORS", "Flat", "State", "update_plainly"]
 
 Array = NDArray[Any]
 
@@ -31,13 +32,47 @@ BLOCK_BYTES = 1 << 26
 """Size of the largest temporary the plain update makes for one block of messages."""
 LARGEST_LOG = 80.0
 """Logarithms are cut here before they are raised again, within the range of float32."""
-FLOORS = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-150}
-"""Least value of a weighted message relative to its largest: keeps its powers and quotients finite."""
+FLOORS = {np.dtype(np.float32): 1e-18, np.dtype(np.float64): 1e-150}
+"""Least value of a weighted message relative to its largest: keeps its powers, quotients and
+products of two finite."""
 ZERO = {np.dtype(np.float32): -2e3, np.dtype(np.float64): -1e5}
 """The logarithm that stands for zero: finite, so that one's own zero can be taken away again, with enough
 digits left for the rest of the sum."""
-MOST_FACTORS = 16
-"""Up to this degree a product of messages, each at most 1, is multiplied out by the compiled update."""
+
+
+class Flat:
+    """Arrays, one for each variable, that stand one after another in one.
+
+    Attributes
+    ----------
+    values : (total,) all of them
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], dtype: DTypeLike) -> None:
+        lengths = [int(np.prod(shape)) for shape in shapes]
+        self.values: Array = np.ones(sum(lengths), dtype=dtype)
+        ends = np.cumsum(lengths)
+        self._parts = [
+            self.values[end - length : end].reshape(shape)
+            for shape, length, end in zip(shapes, lengths, ends, strict=True)
+        ]
+
+    @classmethod
+    def of(cls, arrays: Sequence[Array], dtype: DTypeLike) -> Flat:
+        """A copy of given arrays."""
+        made = cls([array.shape for array in arrays], dtype)
+        for mine, given in zip(made, arrays, strict=True):
+            mine[...] = given
+        return made
+
+    def __getitem__(self, variable: int) -> Array:
+        return self._parts[variable]
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
 
 
 @dataclass(frozen=True)
@@ -49,7 +84,6 @@ class State:
     messages : for each variable, (messages, q) values at the support points
     evidence : for each variable, (nodes, q) product of the evidence at the support points
     weights : for each variable, (messages,) the edge weights rho; empty if all are one
-    powers : for each variable, (messages, q) messages to the power rho; empty if all weights are one
     functions : for each variable, (l, q) matrices from values to coefficients in an orthonormal basis;
         if given, messages are scaled to unit norm as functions, else to a largest value of 1
     operators : as numbered by the wiring
@@ -57,17 +91,16 @@ class State:
     log_scale : logarithm of what the evidence was divided by, summed over nodes
     """
 
-    messages: tuple[Array, ...]
-    evidence: tuple[Array, ...]
-    weights: tuple[Array, ...]
-    powers: tuple[Array, ...]
+    messages: Flat
+    evidence: Flat
+    weights: Flat
     functions: tuple[Array, ...]
     operators: tuple[EdgeOperator, ...]
     signed: bool
     log_scale: float
 
 
-def update_phase(state: State, phase: Phase, damping: float, changes: Array) -> None:
+def update_plainly(state: State, phase: Phase, damping: float, changes: Array) -> None:
     """Update the messages of one phase in place.
 
     Parameters
@@ -80,52 +113,6 @@ def update_phase(state: State, phase: Phase, damping: float, changes: Array) -> 
         Written for the messages of the phase: the largest change of a value, relative to the
         message's largest.
     """
-    if phase.largest_degree > MOST_FACTORS or state.functions:
-        update_plainly(state, phase, damping, changes)
-        return
-    from kernelbp.inference import compiled
-
-    fresh: list[tuple[Send, Array]] = []
-    for send in phase.sends:
-        variable = phase.gathers[send.gather].variable
-        messages = state.messages[variable]
-        cavities = np.empty((len(send.rows), messages.shape[1]), messages.dtype)
-        if state.weights:
-            compiled.weighted_cavities(
-                messages,
-                state.powers[variable],
-                state.evidence[variable],
-                send.begin,
-                send.end,
-                send.nodes,
-                send.own,
-                cavities,
-            )
-        else:
-            compiled.cavities(
-                messages, state.evidence[variable], send.begin, send.end, send.nodes, send.own, cavities
-            )
-        fresh.append((send, state.operators[send.operator].apply(cavities, send.edges)))
-    for send, made in fresh:
-        target = send.target_variable
-        if state.weights:
-            compiled.settle_weighted(
-                made,
-                state.messages[target],
-                state.powers[target],
-                state.weights[target],
-                send.rows,
-                send.messages,
-                damping,
-                FLOORS[state.messages[target].dtype],
-                changes,
-            )
-        else:
-            compiled.settle(made, state.messages[target], send.rows, send.messages, damping, changes)
-
-
-def update_plainly(state: State, phase: Phase, damping: float, changes: Array) -> None:
-    """The same in plain NumPy, for any degree and either normalisation."""
     gathered = [_gather(state, gather) for gather in phase.gathers]
     fresh: list[tuple[Send, Array]] = []
     for send in phase.sends:
@@ -155,11 +142,6 @@ def update_plainly(state: State, phase: Phase, damping: float, changes: Array) -
             made = np.exp((1 - damping) * log_magnitude(made) + damping * old)
         kept = 0.0 if state.weights else damping
         changes[send.messages] = _write(state.messages[target], send.rows, made, kept, function)
-        if state.weights:
-            weights = state.weights[target][send.rows, None]
-            state.powers[target][send.rows] = np.exp(
-                weights * log_magnitude(state.messages[target][send.rows])
-            )
 
 
 def log_magnitude(messages: Array) -> Array:

@@ -17,6 +17,8 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from kernelbp.errors import InputError
 from kernelbp.graph import Graph
@@ -77,43 +79,86 @@ class Wiring:
         return source, target
 
     @cached_property
+    def is_forest(self) -> bool:
+        """Whether the messages run along no cycle."""
+        source, target = self.ends
+        count = sum(map(len, self.nodes))
+        graph = sparse.csr_array((np.ones(len(source), dtype=bool), (source, target)), shape=(count, count))
+        return bool(len(source) // 2 == count - csgraph.connected_components(graph, directed=False)[0])
+
+    @cached_property
     def degrees(self) -> tuple[Indices, ...]:
         """Messages arriving at each node, for each variable."""
         return tuple(np.diff(start) for start in self.start)
 
     def phase(self, messages: Indices) -> Phase:
-        """What must be gathered and sent to update these messages together."""
+        """Messages to be updated together."""
+        return Phase(self, messages)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Messages updated at the same time: all are computed before any is written.
+
+    Attributes
+    ----------
+    wiring : what they are part of
+    messages : (n,) their numbers
+    """
+
+    wiring: Wiring
+    messages: Indices
+
+    @cached_property
+    def independent(self) -> bool:
+        """Whether none of its receivers also sends, so that no message is read that is written."""
+        source, target = self.wiring.ends
+        sends = np.zeros(sum(map(len, self.wiring.nodes)), dtype=bool)
+        sends[source[self.messages]] = True
+        return not bool(sends[target[self.messages]].any())
+
+    @property
+    def gathers(self) -> tuple[Gather, ...]:
+        """Senders, and what arrives there."""
+        return self._parts[0]
+
+    @property
+    def sends(self) -> tuple[Send, ...]:
+        """What is sent, by operator."""
+        return self._parts[1]
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[Gather, ...], tuple[Send, ...]]:
+        wiring, messages = self.wiring, self.messages
         gathers: list[Gather] = []
         sends: list[Send] = []
-        largest = 0
-        for variable in np.unique(self.source_variable[messages]).tolist():
-            mine = messages[self.source_variable[messages] == variable]
-            sources, which = np.unique(self.source[mine], return_inverse=True)
-            begin = self.start[variable][sources]
-            length = self.degrees[variable][sources]
-            largest = max(largest, int(length.max()))
+        for variable in np.unique(wiring.source_variable[messages]).tolist():
+            mine = messages[wiring.source_variable[messages] == variable]
+            sources, which = np.unique(wiring.source[mine], return_inverse=True)
+            begin = wiring.start[variable][sources]
+            length = wiring.degrees[variable][sources]
             offsets = np.cumsum(length) - length
             rows = np.arange(length.sum()) + np.repeat(begin - offsets, length)
-            for operator in np.unique(self.operator[mine]).tolist():
-                chosen = self.operator[mine] == operator
+            for operator in np.unique(wiring.operator[mine]).tolist():
+                chosen = wiring.operator[mine] == operator
                 sent = mine[chosen]
                 sends.append(
                     Send(
                         operator=operator,
                         gather=len(gathers),
                         source=which.reshape(-1)[chosen],
-                        own=self.row[self.reverse[sent]],
-                        target_variable=int(self.target_variable[sent[0]]),
-                        rows=self.row[sent],
+                        own=wiring.row[wiring.reverse[sent]],
+                        target_variable=int(wiring.target_variable[sent[0]]),
+                        rows=wiring.row[sent],
                         messages=sent,
-                        edges=self.edge[sent],
-                        nodes=self.source[sent],
-                        begin=self.start[variable][self.source[sent]],
-                        end=self.start[variable][self.source[sent] + 1],
+                        edges=wiring.edge[sent],
+                        nodes=wiring.source[sent],
+                        begin=wiring.start[variable][wiring.source[sent]],
+                        end=wiring.start[variable][wiring.source[sent] + 1],
                     )
                 )
             gathers.append(Gather(variable, sources, rows, offsets))
-        return Phase(tuple(gathers), tuple(sends), largest)
+        return tuple(gathers), tuple(sends)
 
 
 @dataclass(frozen=True)
@@ -163,15 +208,6 @@ class Send:
     nodes: Indices
     begin: Indices
     end: Indices
-
-
-@dataclass(frozen=True)
-class Phase:
-    """Messages updated at the same time: all are computed before any is written."""
-
-    gathers: tuple[Gather, ...]
-    sends: tuple[Send, ...]
-    largest_degree: int
 
 
 def wire(graph: Graph, relations: Mapping[str, Ends], fixed: Indices) -> Wiring:

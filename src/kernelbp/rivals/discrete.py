@@ -32,13 +32,13 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelbp.errors import InputError, NotFittedError, UnsupportedError
 from kernelbp.graph import Graph, Readings
-from kernelbp.inference.beliefs import Beliefs, Source
+from kernelbp.inference.beliefs import Beliefs
 from kernelbp.inference.evidence import Evidence, Likelihood, Piece, gather_evidence
 from kernelbp.inference.progress import Progress
-from kernelbp.inference.run import Damping, run
-from kernelbp.inference.schedules import Schedule, is_forest, make_plan
-from kernelbp.inference.setup import DEFAULTS, check_choice, checked_dtype, edge_weights, initial_state
-from kernelbp.inference.wiring import wire
+from kernelbp.inference.propagation import check_call, propagate, wire_hidden
+from kernelbp.inference.run import Damping
+from kernelbp.inference.schedules import Schedule
+from kernelbp.inference.setup import DEFAULTS
 from kernelbp.kernels import Kernel, check_values, domain, resolve
 from kernelbp.learning.conditionals import Conditional, EdgeOperator
 from kernelbp.learning.estimators import is_estimator
@@ -451,6 +451,7 @@ class DiscreteModel:
         damping: Damping | None = None,
         start: Beliefs | None = None,
         dtype: DTypeLike = np.float32,
+        n_jobs: int | None = None,
         seed: int = 0,
         progress: bool = False,
     ) -> DiscreteBeliefs:
@@ -462,7 +463,7 @@ class DiscreteModel:
             With its evidence.
         product : "sum" or "max"
             Marginals of each node, or the most probable assignment of all of them together.
-        weighting, schedule, max_iterations, tolerance, damping, start, dtype, progress
+        weighting, schedule, max_iterations, tolerance, damping, start, dtype, n_jobs, progress
             As for `kernelbp.Model.infer`; ``weighting="bethe"`` is ordinary belief propagation. With edge weights and
             ``product="max"`` it is tree-reweighted max-product.
         seed : int
@@ -473,13 +474,6 @@ class DiscreteModel:
         DiscreteBeliefs
         """
         fitted = self._need_fitted()
-        if not isinstance(graph, Graph):
-            raise InputError(
-                f"graph: expected a kernelbp.Graph, got {type(graph).__name__}; "
-                "see Graph.grid, Graph.from_edges and Graph.from_networkx"
-            )
-        if start is not None and not isinstance(start, Beliefs):
-            raise InputError(f"start: expected Beliefs of an earlier inference, got {type(start).__name__}")
         if product not in ("sum", "max"):
             raise InputError(f"product: expected 'sum' or 'max', got {product!r}")
         given = {
@@ -495,8 +489,7 @@ class DiscreteModel:
             **(self.inference or {}),
             **{k: v for k, v in given.items() if v is not None},
         }
-        check_choice(choice)
-        precision = checked_dtype(dtype)
+        precision = check_call(graph, choice, start, dtype, n_jobs)
         for name in graph.variables:
             if name not in fitted.levels:
                 known = ", ".join(fitted.levels)
@@ -512,39 +505,22 @@ class DiscreteModel:
         }
         operators = DiscreteOperators(fitted.levels, self.relations, fitted.ratios, known_relations, product)
         evidence = _at_levels(gather_evidence(graph, self.relations, facts), fitted.levels)
-        fixed = [
-            graph.nodes_of(name)[part.nodes]
-            for name, part in zip(graph.variables, evidence.fixed, strict=True)
-        ]
-        wiring = wire(graph, self.relations, np.concatenate([np.empty(0, dtype=np.intp), *fixed]))
-        weights = edge_weights(graph, wiring, choice["weighting"], operators.signed, 1.0)
-        earlier = None if start is None else start._source.state.messages
-        state = initial_state(
-            wiring, operators, evidence, weights, graph.readings, precision, earlier, choice["normalization"]
-        )
-        exact = (
-            choice["schedule"] in ("auto", "tree")
-            and not state.weights
-            and is_forest(graph.n_nodes, *wiring.ends)
-        )
-        verdict = run(
-            state,
-            make_plan(choice["schedule"], wiring, graph.n_nodes, graph.shape),
-            wiring.n_messages,
-            max_iterations=choice["max_iterations"],
-            tolerance=choice["tolerance"],
-            damping=0.0 if exact else choice["damping"],
-            exact_in_one=exact,
+        source, verdict = propagate(
+            graph,
+            wire_hidden(graph, self.relations, evidence),
+            operators,
+            evidence,
+            facts,
+            {name: own.marginal() for name, own in fitted.levels.items()},
+            choice,
+            start=start,
+            dtype=precision,
+            n_jobs=n_jobs,
             # A maximum has kinks, across which extrapolation is worth nothing.
-            accelerate=(
-                product == "sum"
-                and choice["schedule"] != "residual"
-                and (weights is not None or choice["damping"] == "auto")
-            ),
+            smooth=product == "sum",
             progress=progress,
         )
-        marginals = {name: own.marginal() for name, own in fitted.levels.items()}
-        return DiscreteBeliefs(Source(graph, wiring, operators, state, evidence, facts, marginals), verdict)
+        return DiscreteBeliefs(source, verdict)
 
     # ------------------------------------------------------------------ looking
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from kernelbp.graph import Graph
 from kernelbp.inference.evidence import Evidence, Likelihood, Observed, gather_evidence
 from kernelbp.inference.progress import Progress
 from kernelbp.inference.run import Verdict
-from kernelbp.inference.schedules import is_forest, make_plan
+from kernelbp.inference.schedules import make_plan
 from kernelbp.inference.wiring import Phase, Wiring, oriented_edges, wire
 from kernelbp.kernels import Kernel, check_values, domain
 from kernelbp.learning.estimators import is_estimator
@@ -247,7 +248,7 @@ class GaussianModel:
             for name, part in zip(graph.variables, evidence.fixed, strict=True)
         ]
         wiring = wire(graph, self.relations, np.concatenate([np.empty(0, dtype=np.intp), *fixed]))
-        forest = is_forest(graph.n_nodes, *wiring.ends)
+        forest = wiring.is_forest
         if schedule == "auto":
             schedule = "tree" if forest else "flooding"
         exact = schedule == "tree" and forest
@@ -306,7 +307,7 @@ class GaussianModel:
         with Progress("inference", max_iterations, shown=progress) as bar, np.errstate(all="ignore"):
             while not converged and len(residuals) < max_iterations:
                 before = messages.copied()
-                for phase in plan.iteration(changes, complete=True):
+                for phase in chain.from_iterable(plan.iteration(changes, complete=True)):
                     messages.update(phase, damping)
                 new_means, new_spreads = messages.moments()
                 if any((np.abs(part) > BLOWN_UP).any() for part in new_means):

@@ -1,0 +1,201 @@
+"""Phases laid out for the compiled update: who sends what through which operator, as flat offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelbp.inference.wiring import Phase, Wiring
+
+__all__ = ["Layout", "Program", "make_program"]
+
+Table = NDArray[np.int64]
+Unsigned = NDArray[np.uint64]
+
+BLOCK_CELLS = 1 << 15
+"""Message values a block makes, about: products and new messages stay in a core's own cache."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things stand in flat arrays.
+
+    Attributes
+    ----------
+    sizes : (variables,) values of a message
+    messages : (variables,) offset of each variable's first message
+    evidence : (variables,) offset of each variable's first node
+    rows : (variables,) number of each variable's first message, as weights are stored
+    operators : (operators,) offset of each operator, stored as (sending, receiving)
+    """
+
+    sizes: Table
+    messages: Table
+    evidence: Table
+    rows: Table
+    operators: Table
+
+    @classmethod
+    def of(cls, wiring: Wiring, sizes: Sequence[int]) -> Layout:
+        """For the messages and nodes of a wiring, with `sizes` values each."""
+        size = np.asarray(sizes, dtype=np.int64)
+        rows = np.array([int(start[-1]) for start in wiring.start], dtype=np.int64)
+        nodes = np.array([len(members) for members in wiring.nodes], dtype=np.int64)
+        first = [np.flatnonzero(wiring.operator == o)[:1] for o in range(len(wiring.operators))]
+        shapes = [
+            int(size[wiring.source_variable[i[0]]] * size[wiring.target_variable[i[0]]]) if len(i) else 0
+            for i in first
+        ]
+        return cls(
+            size,
+            _starts(rows * size),
+            _starts(nodes * size),
+            _starts(rows),
+            _starts(np.array(shapes, dtype=np.int64)),
+        )
+
+
+@dataclass(frozen=True)
+class Program:
+    """Phases one after another, cut into blocks of senders.
+
+    The tables of blocks, senders and segments have one more row, which ends the last.
+
+    Attributes
+    ----------
+    blocks : (blocks + 1, 3) first sender, first segment, values of a message at the senders
+    senders : (senders + 1, 5) offset of the evidence; offset and number of the first message that arrives; how
+        many arrive; first answer
+    answers : (messages, 2) one for each message sent, sender by sender in the order of what it answers: its place
+        in the block, offset of the message it answers
+    segments : (segments + 1, 4) first target, offset of the operator, values of a message at the receivers, place
+        of the first in the block
+    targets : (messages, 2) block by block, operator by operator: offset of the message, its number in the wiring
+    cuts : (phases + 1,) first block of each phase
+    room : (2,) most messages a block sends, most values of a message
+    independent : whether no phase reads what it writes
+    """
+
+    blocks: Unsigned
+    senders: Unsigned
+    answers: Unsigned
+    segments: Unsigned
+    targets: Unsigned
+    cuts: Table
+    room: Unsigned
+    independent: bool
+
+
+def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Program:
+    """Lay out phases that are to be run one after another."""
+    lengths = np.array([len(phase.messages) for phase in phases], dtype=np.int64)
+    messages = np.concatenate([np.empty(0, dtype=np.intp), *(phase.messages for phase in phases)])
+    phase = np.repeat(np.arange(len(phases)), lengths)
+
+    # By phase and sender, and for each sender in the order of the messages that are answered: these stand
+    # sender by sender in their array.
+    answered = layout.rows[wiring.source_variable[messages]] + wiring.row[wiring.reverse[messages]]
+    order = np.argsort(phase * wiring.n_messages + answered, kind="stable")
+    messages, phase, answered = messages[order], phase[order], answered[order]
+    variable, node = wiring.source_variable[messages], wiring.source[messages]
+    opens = _opens(phase, variable, node)
+    first_answer = np.flatnonzero(opens)
+    sender = np.cumsum(opens) - 1
+    variable, node, phase = variable[opens], node[opens], phase[opens]
+    start = np.concatenate([np.empty(0, dtype=np.intp), *(part[:-1] for part in wiring.start)])
+    degree = np.concatenate([np.empty(0, dtype=np.intp), *wiring.degrees])
+    members = np.array([len(part) for part in wiring.nodes], dtype=np.int64)
+    place = _starts(members)[variable] + node
+    arriving, degree = start[place], degree[place]
+    senders = np.stack(
+        [
+            layout.evidence[variable] + node * layout.sizes[variable],
+            layout.messages[variable] + arriving * layout.sizes[variable],
+            layout.rows[variable] + arriving,
+            degree,
+            first_answer,
+        ],
+        axis=1,
+    )
+
+    # Blocks: senders of one phase and variable, as many as send about what fits the cache.
+    run_opens = _opens(phase, variable)
+    run_begin = first_answer[run_opens][np.cumsum(run_opens) - 1]
+    share = (first_answer - run_begin) // np.maximum(BLOCK_CELLS // layout.sizes[variable], 1)
+    block_opens = run_opens | _opens(share)
+    first_sender = np.flatnonzero(block_opens)
+    block = (np.cumsum(block_opens) - 1)[sender]
+    block_begin = first_answer[first_sender]
+
+    # Segments: within a block, messages of one operator together, in the order in which they stand in memory.
+    operator = wiring.operator[messages]
+    segment = block * max(len(wiring.operators), 1) + operator
+    order = np.argsort(segment * max(wiring.n_messages, 1) + messages)
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    answers = np.stack(
+        [
+            position - block_begin[block],
+            layout.messages[wiring.source_variable[messages]]
+            + wiring.row[wiring.reverse[messages]] * layout.sizes[wiring.source_variable[messages]],
+        ],
+        axis=1,
+    )
+    messages, block, operator = messages[order], block[order], operator[order]
+    receiver = wiring.target_variable[messages]
+    targets = np.stack(
+        [layout.messages[receiver] + wiring.row[messages] * layout.sizes[receiver], messages], axis=1
+    )
+    first_target = np.flatnonzero(_opens(block, operator))
+    segments = np.stack(
+        [
+            first_target,
+            layout.operators[operator[first_target]],
+            layout.sizes[receiver[first_target]],
+            first_target - block_begin[block[first_target]],
+        ],
+        axis=1,
+    )
+    blocks = np.stack(
+        [
+            first_sender,
+            np.searchsorted(block[first_target], np.arange(len(first_sender))),
+            layout.sizes[variable[first_sender]],
+        ],
+        axis=1,
+    )
+    return Program(
+        blocks=_ended(blocks, len(senders), len(segments), 0),
+        senders=_ended(senders, 0, 0, 0, 0, len(messages)),
+        answers=answers.astype(np.uint64),
+        segments=_ended(segments, len(messages), 0, 0, 0),
+        targets=targets.astype(np.uint64),
+        cuts=np.searchsorted(phase[first_sender], np.arange(len(phases) + 1)).astype(np.int64),
+        room=np.array(
+            [
+                np.diff(np.append(block_begin, len(messages))).max(initial=1),
+                layout.sizes.max(initial=1),
+            ],
+            dtype=np.uint64,
+        ),
+        independent=all(part.independent for part in phases),
+    )
+
+
+def _opens(*keys: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """Where a run of equal keys begins."""
+    opens = np.ones(len(keys[0]), dtype=bool)
+    opens[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    return opens
+
+
+def _ended(table: NDArray[np.integer[Any]], *last: int) -> Unsigned:
+    return np.vstack([table, [last]]).astype(np.uint64)
+
+
+def _starts(lengths: Table) -> Table:
+    return np.cumsum(lengths) - lengths
