@@ -560,7 +560,7 @@ def _peak(bits: Array, at: Any, size: Any) -> Any:
 def _prefetch(values: Array, at: Any, size: Any) -> None:
     """Have a row fetched into the cache that will be needed soon."""
     for j in range(NONE, size, LINE):
-        _prefetch_line(values, at + j)
+        _prefetch_line(values, at + j)  # type: ignore[call-arg]
 
 
 @numba.extending.intrinsic

@@ -21,6 +21,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, Protocol, get_args
 
 import numba
@@ -31,7 +32,7 @@ from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError, Unsu
 from kernelbp.graph import Graph
 from kernelbp.inference.progress import Progress
 from kernelbp.inference.run import Verdict
-from kernelbp.inference.schedules import is_forest, make_plan
+from kernelbp.inference.schedules import make_plan
 from kernelbp.inference.wiring import Phase, Send
 from kernelbp.kernels import Kernel, domain
 from kernelbp.learning.potentials import Potential
@@ -239,14 +240,14 @@ class GaussianMixtureModel:
             )
         prepared = prepare(graph, self._learned)
         plan = make_plan(schedule, prepared.wiring, graph.n_nodes, graph.shape)
-        exact_in_one = schedule in ("auto", "tree") and is_forest(graph.n_nodes, *prepared.wiring.ends)
+        exact_in_one = schedule in ("auto", "tree") and prepared.wiring.is_forest
         state = Messages(prepared, self, np.random.default_rng(seed))
         residuals: list[float] = []
         converged = prepared.wiring.n_messages == 0
         with Progress("inference", max_iterations, shown=progress) as bar:
             while not converged and len(residuals) < max_iterations:
                 change = 0.0
-                for phase in plan.iteration(np.empty(0), complete=True):
+                for phase in chain.from_iterable(plan.iteration(np.empty(0), complete=True)):
                     change = max(change, state.update(phase, damping))
                 residuals.append(change)
                 bar.advance(f"largest change {change:.1e}")

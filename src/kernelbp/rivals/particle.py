@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError
 from kernelbp.graph import Graph
 from kernelbp.inference.progress import Progress
 from kernelbp.inference.run import Verdict
-from kernelbp.inference.schedules import is_forest, make_plan
+from kernelbp.inference.schedules import make_plan
 from kernelbp.inference.wiring import Phase, Send
 from kernelbp.kernels import Kernel
 from kernelbp.model import Relation
@@ -218,7 +219,7 @@ class ParticleModel:
                 f"schedule: expected 'auto' or 'flooding' or 'sweep' or 'tree', got {schedule!r}"
             )
         prepared = prepare(graph, self._learned)
-        forest = is_forest(graph.n_nodes, *prepared.wiring.ends)
+        forest = prepared.wiring.is_forest
         if schedule == "auto":
             schedule = "tree" if forest else "flooding"
         plan = make_plan(schedule, prepared.wiring, graph.n_nodes, graph.shape)
@@ -240,7 +241,7 @@ class ParticleModel:
                     redrawn, still = True, False
                 if not still:
                     change = 0.0
-                    for phase in plan.iteration(np.empty(0), complete=True):
+                    for phase in chain.from_iterable(plan.iteration(np.empty(0), complete=True)):
                         change = max(change, particles.update(phase, damping))
                     # An update that changes nothing, as the second over a tree, need not be repeated.
                     still = change <= STILL
