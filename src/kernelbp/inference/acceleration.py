@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.inference.update import FLOORS, State
+from kernelbp.inference.update import FLOORS, Flat
 
 __all__ = ["Anderson"]
 
@@ -34,17 +34,17 @@ RIDGE = 1e-10
 
 
 class Anderson:
-    """Extrapolates the messages of a state with positive messages.
+    """Extrapolates positive messages.
 
     Call `begin` before the first and `leap` after every iteration.
     """
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        size = state.messages.values.size
-        self._moves = np.empty((MEMORY, size), state.messages.values.dtype)
+    def __init__(self, messages: Flat, *, weighted: bool) -> None:
+        self._messages, self._weighted = messages, weighted
+        size = messages.values.size
+        self._moves = np.empty((MEMORY, size), messages.values.dtype)
         self._ends = np.empty_like(self._moves)
-        self._before = np.empty(size, state.messages.values.dtype)
+        self._before = np.empty(size, messages.values.dtype)
         self._gram = np.zeros((MEMORY, MEMORY))
         self._known = 0
         self._best = np.inf
@@ -86,7 +86,7 @@ class Anderson:
         return (shares / shares.sum()).astype(self._ends.dtype)
 
     def _logs(self, out: Array) -> None:
-        values = self._state.messages.values
+        values = self._messages.values
         np.maximum(values, np.finfo(values.dtype).tiny, out=out)
         np.log(out, out=out)
 
@@ -94,11 +94,11 @@ class Anderson:
         """Make these the messages, scaled, and the start of the next iteration."""
         floor = np.log(FLOORS[logs.dtype])
         begin = 0
-        for messages in self._state.messages:
+        for messages in self._messages:
             part = logs[begin : begin + messages.size].reshape(messages.shape)
             begin += messages.size
             part -= part.max(axis=1, keepdims=True)
-            if self._state.weights:
+            if self._weighted:
                 np.maximum(part, floor, out=part)
             np.exp(part, out=messages)
         self._before = logs

@@ -53,8 +53,8 @@ def run_blocks(
     signed: bool,
     changes: NDArray[np.float64],
     room: Table,
-) -> None:
-    """Update the messages of blocks `first` ... `last`.
+) -> float:
+    """Update the messages of blocks `first` ... `last`; the largest change of a value of any.
 
     Parameters
     ----------
@@ -66,8 +66,9 @@ def run_blocks(
     in_place : whether `fresh` is `messages`, which it may be where a phase does not read what it writes
     damping, floor : share of the old message kept; least value of a weighted message relative to its largest
     signed : whether values may be negative
-    changes : (messages,) the largest change of a value of each
+    changes : (messages,) written: the largest change of a value of each; none if nobody asks
     """
+    largest = 0.0
     total_bits = np.empty(room[1], message_bits.dtype)
     product_bits = np.empty(room[0] * room[1], message_bits.dtype)
     made_bits = np.empty(room[0] * room[1], message_bits.dtype)
@@ -109,7 +110,7 @@ def run_blocks(
                 operators[at : at + q * to].reshape((q, to)),
                 made[: count * to].reshape((count, to)),
             )
-            _settle_all(
+            change = _settle_all(
                 begin,
                 count,
                 to,
@@ -125,6 +126,8 @@ def run_blocks(
                 signed,
                 changes,
             )
+            largest = max(largest, change)
+    return largest
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -143,8 +146,8 @@ def _settle_all(
     least: Any,
     signed: bool,
     changes: NDArray[np.float64],
-) -> None:
-    """Scale, damp and store new messages, and note how much each changes."""
+) -> float:
+    """Scale, damp and store new messages, and note how much each changes; the largest change."""
     # Stage by stage: rows wait for nothing but their own last stage, which is long done.
     for i in range(count):
         scales[i] = _scale(made, made_bits, i * to, to, signed)
@@ -162,8 +165,10 @@ def _settle_all(
             _settle(made, i * to, scales[i], least, messages, target, to)
         else:
             _settle_apart(made, i * to, scales[i], least, messages, fresh, target, to)
-    for i in range(count):
-        changes[targets[begin + i, 1]] = np.sqrt(_peak(made_bits, i * to, to))
+    if len(changes):
+        for i in range(count):
+            changes[targets[begin + i, 1]] = np.sqrt(_peak(made_bits, i * to, to))
+    return np.sqrt(_peak(made_bits, NONE, count * to))
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from kernelbp.inference.program import Layout, Program, make_program
-from kernelbp.inference.update import FLOORS, State, update_plainly
+from kernelbp.inference.update import FLOORS, Flat, State, update_plainly
 from kernelbp.inference.wiring import Phase, Wiring
 from kernelbp.learning.conditionals import Conditional
 
@@ -35,22 +35,37 @@ class Engine:
     wiring : Wiring
     n_jobs : int
         Threads that share the blocks of a phase. Results do not depend on their number.
+    ranks : (nodes,), optional
+        The phase each node sends in, if that is the same in all iterations; messages are laid out by it.
+
+    Attributes
+    ----------
+    messages : as of the state, but in the engine's own order while it runs
     """
 
-    def __init__(self, state: State, wiring: Wiring, n_jobs: int) -> None:
+    def __init__(
+        self, state: State, wiring: Wiring, n_jobs: int, ranks: NDArray[np.intp] | None = None
+    ) -> None:
         self.state, self._wiring, self._n_jobs = state, wiring, n_jobs
         self.compiled = state.messages.values.size > SMALL and not state.functions and _whole(state)
         self._kept: tuple[Sequence[Phase], Program] | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._fresh: NDArray[Any] | None = None
+        self.messages, self._evidence, self._weights = state.messages, state.evidence, state.weights
         if self.compiled:
-            self._layout = Layout.of(wiring, [messages.shape[1] for messages in state.messages])
-            tables = [o.right.T.ravel() for o in state.operators if isinstance(o, Conditional)]
-            self._operators = np.concatenate(tables)
-            self._fresh: NDArray[Any] | None = None
+            sizes = [messages.shape[1] for messages in state.messages]
+            self._layout = Layout.of(wiring, sizes, ranks)
+            self._operators = np.concatenate(
+                [o.right.T.ravel() for o in state.operators if isinstance(o, Conditional)]
+            )
+        self._moved = self.compiled and ranks is not None
+        if self._moved:
+            self.messages, self._weights = self._laid_out(state.messages), self._laid_out(state.weights)
+            self._evidence = _permuted(state.evidence, self._layout.nodes, self._layout.node_places)
 
     @contextmanager
     def running(self) -> Iterator[Engine]:
-        """Threads of this engine and of BLAS, never both at once."""
+        """Threads of this engine and of BLAS, never both at once; messages are in the state afterwards."""
         with _controller().limit(limits=1 if self.compiled else self._n_jobs, user_api="blas"):
             try:
                 yield self
@@ -58,27 +73,52 @@ class Engine:
                 if self._threads is not None:
                     self._threads.shutdown()
                     self._threads = None
+                if self._moved:
+                    for mine, theirs, first in zip(
+                        self.messages, self.state.messages, self._layout.rows, strict=True
+                    ):
+                        np.take(mine, self._layout.row_places[first : first + len(mine)], axis=0, out=theirs)
 
-    def update(self, phases: Sequence[Phase], damping: float, changes: NDArray[np.float64]) -> None:
-        """Run phases one after another, as `update_plainly` does each."""
+    def _laid_out(self, arrays: Flat) -> Flat:
+        return _permuted(arrays, self._layout.rows, self._layout.row_places)
+
+    def update(self, phases: Sequence[Phase], damping: float, changes: NDArray[np.float64]) -> float:
+        """Run phases one after another, as `update_plainly` does each.
+
+        Parameters
+        ----------
+        phases : in their order
+        damping : float
+            The share of the old message that is kept.
+        changes : (messages,) or (0,)
+            Written for the messages of the phases: the largest change of a value, relative to the message's
+            largest. Empty if only the largest of all is wanted.
+
+        Returns
+        -------
+        float
+            The largest change.
+        """
         if not self.compiled:
+            noted = changes if len(changes) else np.zeros(self._wiring.n_messages)
             for phase in phases:
-                update_plainly(self.state, phase, damping, changes)
-            return
+                update_plainly(self.state, phase, damping, noted)
+            return max((float(noted[phase.messages].max(initial=0.0)) for phase in phases), default=0.0)
         if self._kept is None or self._kept[0] is not phases:
             self._kept = phases, make_program(self._wiring, self._layout, phases)
         program = self._kept[1]
         if program.independent:
-            self._run(program, 0, len(program.blocks) - 1, self.state.messages.values, damping, changes)
-            return
+            return self._run(program, 0, len(program.blocks) - 1, self.messages.values, damping, changes)
         from kernelbp.inference import compiled
 
         if self._fresh is None:
-            self._fresh = self.state.messages.values.copy()
+            self._fresh = self.messages.values.copy()
+        largest = 0.0
         for begin, end in pairwise(program.cuts.tolist()):
-            self._run(program, begin, end, self._fresh, damping, changes)
+            largest = max(largest, self._run(program, begin, end, self._fresh, damping, changes))
             part = program.segments[int(program.blocks[begin, 1]) : int(program.blocks[end, 1]) + 1]
-            compiled.copy_messages(self._fresh, self.state.messages.values, part, program.targets)
+            compiled.copy_messages(self._fresh, self.messages.values, part, program.targets)
+        return largest
 
     def _run(
         self,
@@ -88,15 +128,15 @@ class Engine:
         fresh: NDArray[Any],
         damping: float,
         changes: NDArray[np.float64],
-    ) -> None:
+    ) -> float:
         """Blocks first ... last: phases with many blocks on all threads, runs of smaller ones in one go."""
-        begin = first
+        begin, largest = first, 0.0
         many = np.diff(program.cuts) >= WORTH_SHARING * self._n_jobs
         for phase in np.flatnonzero(many).tolist() if self._n_jobs > 1 else ():
             cut, following = program.cuts[phase], program.cuts[phase + 1]
             if cut < first or following > last:
                 continue
-            self._call(program, begin, cut, fresh, damping, changes)
+            found = [self._call(program, begin, cut, fresh, damping, changes)]
             shares = np.linspace(cut, following, self._n_jobs + 1).astype(np.int64).tolist()
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self._n_jobs - 1)
@@ -104,11 +144,11 @@ class Engine:
                 self._threads.submit(self._call, program, low, high, fresh, damping, changes)
                 for low, high in pairwise(shares[1:])
             ]
-            self._call(program, shares[0], shares[1], fresh, damping, changes)
-            for other in others:
-                other.result()
+            found.append(self._call(program, shares[0], shares[1], fresh, damping, changes))
+            found += [other.result() for other in others]
+            largest = max(largest, *found)
             begin = following
-        self._call(program, begin, last, fresh, damping, changes)
+        return max(largest, self._call(program, begin, last, fresh, damping, changes))
 
     def _call(
         self,
@@ -118,13 +158,13 @@ class Engine:
         fresh: NDArray[Any],
         damping: float,
         changes: NDArray[np.float64],
-    ) -> None:
+    ) -> float:
         if first >= last:
-            return
+            return 0.0
         from kernelbp.inference import compiled
 
-        state = self.state
-        compiled.run_blocks(
+        messages = self.messages.values
+        largest: float = compiled.run_blocks(
             first,
             last,
             program.blocks,
@@ -132,19 +172,28 @@ class Engine:
             program.answers,
             program.segments,
             program.targets,
-            state.evidence.values,
-            state.weights.values,
+            self._evidence.values,
+            self._weights.values,
             self._operators,
-            state.messages.values,
-            state.messages.values.view(f"i{state.messages.values.itemsize}"),
+            messages,
+            messages.view(f"i{messages.itemsize}"),
             fresh,
-            fresh is state.messages.values,
+            fresh is messages,
             float(damping),
-            FLOORS[state.messages.values.dtype],
-            state.signed,
+            FLOORS[messages.dtype],
+            self.state.signed,
             changes,
             program.room,
         )
+        return largest
+
+
+def _permuted(arrays: Flat, starts: NDArray[np.int64], places: NDArray[np.int64]) -> Flat:
+    """A copy with the rows of each variable's array at their places."""
+    made = Flat([array.shape for array in arrays], arrays.values.dtype)
+    for mine, array, first in zip(made, arrays, starts, strict=False):
+        mine[places[first : first + len(array)]] = array
+    return made
 
 
 def available_threads() -> int:

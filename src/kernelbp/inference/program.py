@@ -24,39 +24,65 @@ BLOCK_CELLS = 1 << 15
 class Layout:
     """Where things stand in flat arrays.
 
+    Nodes that send in one phase, and the messages that arrive at them, stand together: a phase then reads one
+    part of the memory from end to end and writes the other.
+
     Attributes
     ----------
     sizes : (variables,) values of a message
     messages : (variables,) offset of each variable's first message
     evidence : (variables,) offset of each variable's first node
-    rows : (variables,) number of each variable's first message, as weights are stored
+    rows : (variables,) number of each variable's first message
+    nodes : (variables,) number of each variable's first node
     operators : (operators,) offset of each operator, stored as (sending, receiving)
+    row_places : (messages,) for each message, variable by variable, its place among those of its variable
+    node_places : (nodes,) the same for nodes
     """
 
     sizes: Table
     messages: Table
     evidence: Table
     rows: Table
+    nodes: Table
     operators: Table
+    row_places: Table
+    node_places: Table
 
     @classmethod
-    def of(cls, wiring: Wiring, sizes: Sequence[int]) -> Layout:
-        """For the messages and nodes of a wiring, with `sizes` values each."""
+    def of(cls, wiring: Wiring, sizes: Sequence[int], ranks: NDArray[np.intp] | None = None) -> Layout:
+        """For the messages and nodes of a wiring, with `sizes` values each.
+
+        `ranks` has for each node of the graph the phase it sends in; None leaves all as they are.
+        """
         size = np.asarray(sizes, dtype=np.int64)
+        row_places: list[Table] = [np.empty(0, dtype=np.int64)]
+        node_places: list[Table] = [np.empty(0, dtype=np.int64)]
+        for members, start in zip(wiring.nodes, wiring.start, strict=True):
+            order = np.arange(len(members)) if ranks is None else np.argsort(ranks[members], kind="stable")
+            degrees = np.diff(start)
+            first = np.empty(len(members), dtype=np.int64)
+            first[order] = _starts(degrees[order])
+            row_places.append(np.arange(start[-1]) + np.repeat(first - start[:-1], degrees))
+            node_places.append(_inverse(order))
         rows = np.array([int(start[-1]) for start in wiring.start], dtype=np.int64)
-        nodes = np.array([len(members) for members in wiring.nodes], dtype=np.int64)
-        first = [np.flatnonzero(wiring.operator == o)[:1] for o in range(len(wiring.operators))]
-        shapes = [
-            int(size[wiring.source_variable[i[0]]] * size[wiring.target_variable[i[0]]]) if len(i) else 0
-            for i in first
-        ]
+        nodes: Table = np.array([len(members) for members in wiring.nodes], dtype=np.int64)
+        # A message of each operator; every operator that is numbered has one.
+        some = np.unique(wiring.operator, return_index=True)[1]
+        shapes = size[wiring.source_variable[some]] * size[wiring.target_variable[some]]
         return cls(
             size,
             _starts(rows * size),
             _starts(nodes * size),
             _starts(rows),
-            _starts(np.array(shapes, dtype=np.int64)),
+            _starts(nodes),
+            _starts(shapes),
+            np.concatenate(row_places),
+            np.concatenate(node_places),
         )
+
+    def offsets(self, variable: Table, row: Table) -> Table:
+        """Where messages begin."""
+        return self.messages[variable] + self.row_places[self.rows[variable] + row] * self.sizes[variable]
 
 
 @dataclass(frozen=True)
@@ -100,7 +126,7 @@ def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Pro
     # sender by sender in their array.
     answered = layout.rows[wiring.source_variable[messages]] + wiring.row[wiring.reverse[messages]]
     order = np.argsort(phase * wiring.n_messages + answered, kind="stable")
-    messages, phase, answered = messages[order], phase[order], answered[order]
+    messages, phase = messages[order], phase[order]
     variable, node = wiring.source_variable[messages], wiring.source[messages]
     opens = _opens(phase, variable, node)
     first_answer = np.flatnonzero(opens)
@@ -108,15 +134,14 @@ def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Pro
     variable, node, phase = variable[opens], node[opens], phase[opens]
     start = np.concatenate([np.empty(0, dtype=np.intp), *(part[:-1] for part in wiring.start)])
     degree = np.concatenate([np.empty(0, dtype=np.intp), *wiring.degrees])
-    members = np.array([len(part) for part in wiring.nodes], dtype=np.int64)
-    place = _starts(members)[variable] + node
-    arriving, degree = start[place], degree[place]
+    place = layout.nodes[variable] + node
+    arriving = start[place]
     senders = np.stack(
         [
-            layout.evidence[variable] + node * layout.sizes[variable],
-            layout.messages[variable] + arriving * layout.sizes[variable],
-            layout.rows[variable] + arriving,
-            degree,
+            layout.evidence[variable] + layout.node_places[place] * layout.sizes[variable],
+            layout.offsets(variable, arriving),
+            layout.rows[variable] + layout.row_places[layout.rows[variable] + arriving],
+            degree[place],
             first_answer,
         ],
         axis=1,
@@ -134,22 +159,19 @@ def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Pro
     # Segments: within a block, messages of one operator together, in the order in which they stand in memory.
     operator = wiring.operator[messages]
     segment = block * max(len(wiring.operators), 1) + operator
-    order = np.argsort(segment * max(wiring.n_messages, 1) + messages)
-    position = np.empty(len(order), dtype=np.int64)
-    position[order] = np.arange(len(order))
+    receiver = wiring.target_variable[messages]
+    target = layout.rows[receiver] + layout.row_places[layout.rows[receiver] + wiring.row[messages]]
+    order = np.argsort(segment * max(wiring.n_messages, 1) + target)
     answers = np.stack(
         [
-            position - block_begin[block],
-            layout.messages[wiring.source_variable[messages]]
-            + wiring.row[wiring.reverse[messages]] * layout.sizes[wiring.source_variable[messages]],
+            _inverse(order) - block_begin[block],
+            layout.offsets(wiring.source_variable[messages], wiring.row[wiring.reverse[messages]]),
         ],
         axis=1,
     )
     messages, block, operator = messages[order], block[order], operator[order]
     receiver = wiring.target_variable[messages]
-    targets = np.stack(
-        [layout.messages[receiver] + wiring.row[messages] * layout.sizes[receiver], messages], axis=1
-    )
+    targets = np.stack([layout.offsets(receiver, wiring.row[messages]), messages], axis=1)
     first_target = np.flatnonzero(_opens(block, operator))
     segments = np.stack(
         [
@@ -195,6 +217,13 @@ def _opens(*keys: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
 
 def _ended(table: NDArray[np.integer[Any]], *last: int) -> Unsigned:
     return np.vstack([table, [last]]).astype(np.uint64)
+
+
+def _inverse(order: NDArray[np.intp]) -> Table:
+    """Where each entry of a permutation went."""
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return places
 
 
 def _starts(lengths: Table) -> Table:

@@ -86,7 +86,7 @@ def propagate(
     # Two passes over a tree are exact only where a message does not depend on the one that answers it.
     exact = choice["schedule"] in ("auto", "tree") and not state.weights and wiring.is_forest
     verdict = run(
-        Engine(state, wiring, available_threads() if n_jobs is None else n_jobs),
+        Engine(state, wiring, available_threads() if n_jobs is None else n_jobs, plan.ranks),
         plan,
         wiring.n_messages,
         max_iterations=choice["max_iterations"],

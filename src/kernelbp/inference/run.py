@@ -84,9 +84,13 @@ def run(
     converged = n_messages == 0
     kept = DAMPING_STEPS[0] if damping == "auto" else damping
     raised = 0
-    changes = np.zeros(n_messages)
+    changes = np.zeros(n_messages if plan.dynamic else 0)
     small = engine.state.messages.values.size <= MOST_ACCELERATED
-    leaps = Anderson(engine.state) if accelerate and small and not exact_in_one else None
+    leaps = (
+        Anderson(engine.messages, weighted=bool(engine.state.weights))
+        if accelerate and small and not exact_in_one
+        else None
+    )
     with engine.running(), Progress("inference", max_iterations, shown=progress) as bar:
         while not converged and len(residuals) < max_iterations:
             # Dynamic schedules skip what seems settled: only a complete iteration can say it is.
@@ -94,9 +98,10 @@ def run(
             changes[:] = 0.0
             if leaps is not None and not residuals:
                 leaps.begin()
+            largest = 0.0
             for phases in plan.iteration(changes, complete=complete):
-                engine.update(phases, kept, changes)
-            residuals.append(float(changes.max()))
+                largest = max(largest, engine.update(phases, kept, changes))
+            residuals.append(largest)
             bar.advance(f"largest change {residuals[-1]:.1e}")
             # A damped step moves a message by only its undamped share.
             settled = residuals[-1] <= tolerance * (1 - kept)
@@ -125,5 +130,5 @@ def _warn(change: float, iterations: int, tolerance: float) -> None:
         "more damping (damping=0.5 or above), smaller edge weights (weighting= with a number for each edge), or, if "
         "they were changed, the defaults conditionals='probability' and weighting='tree-reweighted'.",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=5,
     )

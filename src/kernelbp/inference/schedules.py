@@ -35,6 +35,8 @@ class Plan(Protocol):
 
     dynamic: bool
     """Whether iterations may leave messages out unless asked to be complete."""
+    ranks: Indices | None
+    """For each node the phase it always sends in, if there is just one."""
 
     def iteration(self, changes: NDArray[np.float64], *, complete: bool) -> Iterator[Sequence[Phase]]:
         """Phases one after another, in groups.
@@ -70,7 +72,8 @@ def make_plan(schedule: Schedule, wiring: Wiring, n_nodes: int, shape: tuple[int
         return FixedPlan(wiring, _tree_order(n_nodes, source, target))
     if shape is not None and schedule == "sweep":
         return FixedPlan(wiring, _grid_order(shape, source, target))
-    return FixedPlan(wiring, _colours(n_nodes, source, target, shape)[source])
+    colours = _colours(n_nodes, source, target, shape)
+    return FixedPlan(wiring, colours[source], colours)
 
 
 class FixedPlan:
@@ -78,7 +81,8 @@ class FixedPlan:
 
     dynamic = False
 
-    def __init__(self, wiring: Wiring, rank: Indices) -> None:
+    def __init__(self, wiring: Wiring, rank: Indices, node_ranks: Indices | None = None) -> None:
+        self.ranks = node_ranks
         ordered = np.argsort(rank, kind="stable")
         cuts = np.flatnonzero(np.diff(rank[ordered])) + 1
         self.phases = tuple(wiring.phase(group) for group in np.split(ordered, cuts) if len(group))
@@ -125,6 +129,7 @@ class ResidualPlan:
     """The messages whose inputs have changed most, a batch at a time."""
 
     dynamic = True
+    ranks: Indices | None = None
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring, self._pending = wiring, Pending(wiring)
@@ -148,6 +153,7 @@ class SplashPlan:
     """Trees grown around the nodes whose inputs have changed most, updated inwards and then outwards."""
 
     dynamic = True
+    ranks: Indices | None = None
 
     def __init__(self, wiring: Wiring, n_nodes: int) -> None:
         self._wiring, self._n_nodes, self._pending = wiring, n_nodes, Pending(wiring)

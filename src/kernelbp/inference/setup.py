@@ -35,6 +35,9 @@ CHOICES = {
     "schedule": ("auto", "flooding", "sweep", "residual", "splash", "tree"),
     "normalization": ("largest", "norm"),
 }
+LARGE, NEAR_HALF = 2000, 1e-3
+"""On graphs of more nodes than this, weights this near to 1/2 (most of a large grid's) are taken as 1/2: a square
+root is far cheaper than a power."""
 EVIDENCE_CELLS = 1 << 21
 """Cells (nodes x support points) of evidence evaluated at a time."""
 
@@ -138,6 +141,8 @@ def edge_weights(
         weights[used] = np.minimum(
             scale * spanning_tree_weights(graph.n_nodes, graph.edges[used], whole), 1.0
         )
+        if graph.n_nodes > LARGE:
+            weights[np.abs(weights - 0.5) < NEAR_HALF] = 0.5
     else:
         try:
             weights = np.asarray(weighting, dtype=np.float64)
