@@ -31,6 +31,8 @@ LOST = 1e-100
 """A belief with less than this share of its peak wherever there is training data is not told from none."""
 READ_CELLS = 1 << 21
 """Cells (messages x points) evaluated at a time while reading beliefs."""
+KEPT_CELLS = 1 << 23
+"""Cells (nodes x atoms) of beliefs that are kept once evaluated, for the next reading."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Source:
     facts: Mapping[str, VariableFacts]
     marginals: Mapping[str, Marginal]
     temperature: float = 1.0
+    masses: dict[str, Matrix] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,7 +330,8 @@ class VariableBeliefs:
 
         The slices number the nodes asked for: all, block by block, or the given few, one by one.
         """
-        interpolation = self._source.operators.interpolation(self.variable, points)
+        precision = self._source.state.messages.values.dtype
+        interpolation = self._source.operators.interpolation(self.variable, points).astype(precision)
         if nodes is not None:
             for index, node in enumerate(nodes.tolist()):
                 yield slice(index, index + 1), self._log_block(points, interpolation, node, node + 1)
@@ -347,14 +351,17 @@ class VariableBeliefs:
         logs, negative = source.evidence.log_at(source.operators, variable, begin, end, points, len(points))
         rows = slice(int(start[begin]), int(start[end]))
         if rows.stop > rows.start:
-            arriving = messages[rows] @ interpolation.T.astype(messages.dtype)
+            arriving = messages[rows] @ interpolation.T
             some = np.flatnonzero(np.diff(start[begin : end + 1]))
             offsets = (start[begin:end] - start[begin])[some]
-            magnitude = log_magnitude(arriving).astype(np.float64)
+            if source.state.signed:
+                negative[some] ^= np.add.reduceat(arriving < 0, offsets, axis=0, dtype=np.int32) % 2 == 1
+            magnitude = log_magnitude(arriving)
             if source.state.weights:
                 magnitude *= source.state.weights[variable][rows, None]
             logs[some] += np.add.reduceat(magnitude, offsets, axis=0)
-            negative[some] ^= np.add.reduceat(arriving < 0, offsets, axis=0, dtype=np.int32) % 2 == 1
+        if not source.state.signed and not negative.any():
+            return logs if source.temperature == 1 else logs / source.temperature
         impossible = negative.all(axis=1)
         logs[impossible] = 0.0
         negative[impossible] = False
@@ -364,7 +371,21 @@ class VariableBeliefs:
         return logs
 
     def _masses(self) -> Iterator[tuple[slice, Matrix]]:
-        """Blocks of nodes with normalised masses on the atoms."""
+        """Blocks of nodes with normalised masses on the atoms; kept from one reading to the next if they fit."""
+        kept = self._source.masses
+        if self.variable in kept:
+            yield slice(0, self.n_nodes), kept[self.variable]
+            return
+        blocks = []
+        for part, mass in self._made_masses():
+            blocks.append(mass)
+            yield part, mass
+            if self.n_nodes * mass.shape[1] > KEPT_CELLS:
+                blocks.clear()
+        if blocks:
+            kept[self.variable] = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+    def _made_masses(self) -> Iterator[tuple[slice, Matrix]]:
         weights = self._marginal.weights
         for part, logs in self._log_products(self._marginal.atoms):
             with np.errstate(divide="ignore"):

@@ -1,14 +1,18 @@
 """Dynamic programmes over pairs of strings, compiled: several pairs at a time, one to a lane.
 
 Symbols come as arrays ``(positions, LANES)``, one pair of strings to a column, shorter strings filled up with
-`LEFT_FILL` and `RIGHT_FILL`, which equal nothing. The lanes of a step are independent, so that the compiler
-makes vector instructions of them, and a pair's result does not depend on what stands in the other lanes.
+`LEFT_FILL` and `RIGHT_FILL`, which equal nothing. A pair's result does not depend on what stands in the other
+lanes. A compiler that must allow for arrays that overlap does not find the vector instructions in loops over
+lanes; the steps of the two recursions are therefore spelled out in them, at the end of this page, and each
+stands as a formula in the docstring of the loop that uses it.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import llvmlite.ir
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -68,31 +72,22 @@ def _subsequences(
     -------
     (LANES,) K_length, or the sum of K_1 ... K_length
     """
-    total = np.zeros(LANES)
-    match = np.empty(LANES)
-    along = np.empty((length, LANES))  # K''_i(a, b)
-    before = np.empty((length, LANES))  # K'_i(a - 1, b - 1)
     positions = right.shape[0]
+    state = np.empty((2 + 2 * length, LANES))
+    total, match = 0, 1  # rows of the state; then K''_i(a, b) and K'_i(a - 1, b - 1) of each i
+    along, before = 2, 2 + length
+    state[total] = 0.0
     room[:positions] = 0.0
     for a in range(left.shape[0]):
-        along[:] = 0.0
-        before[:] = 0.0
-        for lane in range(LANES):
-            before[0, lane] = 1.0
+        state[along:] = 0.0
+        state[before] = 1.0
         for b in range(positions):
-            for lane in range(LANES):
-                match[lane] = weights[lane] if left[a, lane] == right[b, lane] else 0.0
+            _match(left, a, right, b, weights, state, match)
             for i in range(0 if shorter else length - 1, length):
-                for lane in range(LANES):
-                    total[lane] += match[lane] * before[i, lane]
+                _add_product(state, total, match, before + i)
             for i in range(length - 1, 0, -1):
-                for lane in range(LANES):
-                    grown = decay * along[i, lane] + match[lane] * before[i - 1, lane]
-                    above = room[b, i, lane]
-                    along[i, lane] = grown
-                    before[i, lane] = above
-                    room[b, i, lane] = decay * above + grown
-    return total
+                _grow(state, along + i, before + i, match, room, b * length + i, decay)
+    return state[total]
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -186,46 +181,29 @@ def _alignments(
     left, right : (positions, LANES)
     same, other : s for equal symbols and for unequal ones
     opened, extended : factor of the first symbol of a gap, and of every further one
-    room : (3, at least positions of `right`, LANES) to work in
+    room : (at least positions of `right`, 3, LANES) to work in
 
     Returns
     -------
     (LANES,) log K
     """
-    total = np.zeros(LANES)
-    start = np.ones(LANES)  # the 1 in M, as scaled
-    scalings = np.zeros(LANES)
-    corner = np.empty(LANES)  # M + X + Y at (a - 1, b - 1)
-    aligned, gap_left, gap_right = np.empty(LANES), np.empty(LANES), np.empty(LANES)  # M, X, Y at (a, b - 1)
-    most = np.empty(LANES)
     positions = right.shape[0]
-    room[:, :positions] = 0.0
+    # rows: the 1 in M as scaled, the sum of M, the largest of a row, M + X + Y at (a - 1, b - 1), M, X, Y at (a, b - 1)
+    state = np.zeros((7, LANES))
+    start, total, most = state[0], state[1], state[2]
+    start[:] = 1.0
+    scalings = np.zeros(LANES)
+    room[:positions] = 0.0
     for a in range(left.shape[0]):
-        for lane in range(LANES):
-            corner[lane] = aligned[lane] = gap_left[lane] = gap_right[lane] = most[lane] = 0.0
+        state[2:] = 0.0
         for b in range(positions):
-            for lane in range(LANES):
-                factor = same if left[a, lane] == right[b, lane] else other
-                factor = 0.0 if left[a, lane] < 0 or right[b, lane] < 0 else factor
-                m = factor * (start[lane] + corner[lane])
-                x = opened * room[0, b, lane] + extended * room[1, b, lane]
-                y = opened * (aligned[lane] + gap_left[lane]) + extended * gap_right[lane]
-                corner[lane] = room[2, b, lane]
-                aligned[lane], gap_left[lane], gap_right[lane] = m, x, y
-                room[0, b, lane] = m
-                room[1, b, lane] = x
-                room[2, b, lane] = m + x + y
-                total[lane] += m
-                most[lane] = max(most[lane], m + x + y)
+            _align(left, a, right, b, state, room, same, other, opened, extended)
         for lane in range(LANES):
             if most[lane] > LARGE:
                 scalings[lane] += 1.0
                 start[lane] *= DOWN
                 total[lane] *= DOWN
-                for b in range(positions):
-                    room[0, b, lane] *= DOWN
-                    room[1, b, lane] *= DOWN
-                    room[2, b, lane] *= DOWN
+                room[:positions, :, lane] *= DOWN
     return np.log(start + total) + scalings * LOG_DOWN
 
 
@@ -251,7 +229,7 @@ def alignment_block(
     """
     same, other, opened, extended = factors
     count, others = len(left_starts) - 1, len(right_starts) - 1
-    room = np.empty((3, _longest(right_starts, 0, others), LANES))
+    room = np.empty((_longest(right_starts, 0, others), 3, LANES))
     for first in range(0, others, LANES):
         last = min(first + LANES, others)
         theirs = np.full((_longest(right_starts, first, last), LANES), RIGHT_FILL, np.int32)
@@ -276,7 +254,7 @@ def alignment_diagonal(
     """The logarithms of `_alignments` of every string with itself, shape ``(n,)``."""
     same, other, opened, extended = factors
     count = len(starts) - 1
-    room = np.empty((3, _longest(starts, 0, count), LANES))
+    room = np.empty((_longest(starts, 0, count), 3, LANES))
     diagonal = np.empty(count)
     for first in range(0, count, LANES):
         last = min(first + LANES, count)
@@ -289,3 +267,140 @@ def alignment_diagonal(
         found = _alignments(mine, theirs, same, other, opened, extended, room)
         diagonal[first:last] = found[: last - first]
     return diagonal
+
+
+# ---------------------------------------------------------------------- steps of all lanes at once
+
+DOUBLES = llvmlite.ir.VectorType(llvmlite.ir.DoubleType(), LANES)
+WORDS = llvmlite.ir.VectorType(llvmlite.ir.IntType(32), LANES)
+
+
+class _Lanes:
+    """Reads and writes rows of LANES entries of C-ordered arrays as vectors, while code is made."""
+
+    def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        self.context, self.builder, self.signature, self.arguments = context, builder, signature, arguments
+
+    def row(self, array: int, number: Any, offset: int = 0) -> Any:
+        """Where row `number + offset` of the array given as argument `array` begins, as a vector's place."""
+        kind = self.signature.args[array]
+        data = self.context.make_array(kind)(self.context, self.builder, self.arguments[array]).data
+        word = number.type
+        at = self.builder.mul(self.builder.add(number, word(offset)), word(LANES))
+        vector = WORDS if kind.dtype == numba.int32 else DOUBLES
+        return self.builder.bitcast(self.builder.gep(data, [at]), vector.as_pointer())
+
+    def load(self, place: Any) -> Any:
+        return self.builder.load(place, align=4 if place.type.pointee is WORDS else 8)
+
+    def store(self, value: Any, place: Any) -> None:
+        self.builder.store(value, place, align=8)
+
+    def spread(self, number: Any) -> Any:
+        """A vector of one number."""
+        vector = llvmlite.ir.Constant(DOUBLES, llvmlite.ir.Undefined)
+        for lane in range(LANES):
+            vector = self.builder.insert_element(vector, number, llvmlite.ir.IntType(32)(lane))
+        return vector
+
+
+@numba.extending.intrinsic
+def _match(_: Any, left: Any, a: Any, right: Any, b: Any, weights: Any, state: Any, match: Any) -> Any:
+    """state[match] = weights where left[a] == right[b], else 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        lanes = _Lanes(context, builder, signature, arguments)
+        mine, theirs = lanes.load(lanes.row(0, arguments[1])), lanes.load(lanes.row(2, arguments[3]))
+        equal = builder.icmp_signed("==", mine, theirs)
+        weight = lanes.load(lanes.row(4, arguments[6].type(0)))
+        none = llvmlite.ir.Constant(DOUBLES, [0.0] * LANES)
+        lanes.store(builder.select(equal, weight, none), lanes.row(5, arguments[6]))
+
+    number = numba.int64
+    return numba.void(left, number, right, number, weights, state, number), generate
+
+
+@numba.extending.intrinsic
+def _add_product(_: Any, state: Any, total: Any, match: Any, before: Any) -> Any:
+    """state[total] += state[match] * state[before]."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        lanes = _Lanes(context, builder, signature, arguments)
+        place, match, before = (lanes.row(0, argument) for argument in arguments[1:])
+        product = builder.fmul(lanes.load(match), lanes.load(before))
+        lanes.store(builder.fadd(lanes.load(place), product), place)
+
+    number = numba.int64
+    return numba.void(state, number, number, number), generate
+
+
+@numba.extending.intrinsic
+def _grow(
+    _: Any, state: Any, along: Any, before: Any, match: Any, room: Any, place: Any, decay: Any
+) -> Any:
+    """K'' and K' of one cell, one length: row `place` of `room` holds K'(a - 1, b), then K'(a, b).
+
+    state[along] = decay state[along] + state[match] state[before - 1]; state[before] = what room held;
+    room = decay times that + state[along].
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        lanes = _Lanes(context, builder, signature, arguments)
+        along, before, match = arguments[1:4]
+        decay = lanes.spread(arguments[6])
+        tail = builder.fmul(decay, lanes.load(lanes.row(0, along)))
+        fresh = builder.fmul(lanes.load(lanes.row(0, match)), lanes.load(lanes.row(0, before, -1)))
+        grown = builder.fadd(tail, fresh)
+        held = lanes.row(4, arguments[5])
+        above = lanes.load(held)
+        lanes.store(grown, lanes.row(0, along))
+        lanes.store(above, lanes.row(0, before))
+        lanes.store(builder.fadd(builder.fmul(decay, above), grown), held)
+
+    number = numba.int64
+    return numba.void(state, number, number, number, room, number, numba.float64), generate
+
+
+@numba.extending.intrinsic
+def _align(
+    _: Any,
+    left: Any,
+    a: Any,
+    right: Any,
+    b: Any,
+    state: Any,
+    room: Any,
+    same: Any,
+    other: Any,
+    opened: Any,
+    extended: Any,
+) -> Any:
+    """One cell of `_alignments`: rows 3 b ... 3 b + 2 of `room` hold M, X and M + X + Y at (a - 1, b), then (a, b)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        lanes = _Lanes(context, builder, signature, arguments)
+        times, plus = builder.fmul, builder.fadd
+        mine, theirs = lanes.load(lanes.row(0, arguments[1])), lanes.load(lanes.row(2, arguments[3]))
+        same, other, opened, extended = (lanes.spread(number) for number in arguments[6:])
+        none = llvmlite.ir.Constant(DOUBLES, [0.0] * LANES)
+        # symbols are not negative, fillings are
+        filled = builder.icmp_signed("<", builder.or_(mine, theirs), WORDS([0] * LANES))
+        factor = builder.select(builder.icmp_signed("==", mine, theirs), same, other)
+        factor = builder.select(filled, none, factor)
+        zero = arguments[1].type(0)
+        rows = [lanes.row(4, zero, number) for number in range(7)]
+        start, total, most, corner, aligned, gap_left, gap_right = (lanes.load(row) for row in rows)
+        held = [lanes.row(5, builder.mul(arguments[3], zero.type(3)), number) for number in range(3)]
+        m_above, x_above, sum_above = (lanes.load(row) for row in held)
+        m = times(factor, plus(start, corner))
+        x = plus(times(opened, m_above), times(extended, x_above))
+        y = plus(times(opened, plus(aligned, gap_left)), times(extended, gap_right))
+        together = plus(plus(m, x), y)
+        largest = builder.select(builder.fcmp_ordered(">", together, most), together, most)
+        for value, row in zip((plus(total, m), largest, sum_above, m, x, y), rows[1:], strict=True):
+            lanes.store(value, row)
+        for value, row in zip((m, x, together), held, strict=True):
+            lanes.store(value, row)
+
+    number, real = numba.int64, numba.float64
+    return numba.void(left, number, right, number, state, room, real, real, real, real), generate
