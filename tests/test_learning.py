@@ -20,6 +20,7 @@ import kernelbp as kb
 from kernelbp.errors import InputError
 from kernelbp.kernels import Delta, Gaussian, Linear
 from kernelbp.learning import embedding as embedding_module
+from kernelbp.learning import examples as examples_module
 from kernelbp.learning.conditionals import ridge_solve
 from kernelbp.learning.embedding import Embedding, embed_variable, relation_moments
 from kernelbp.learning.examples import VariableExamples, collect
@@ -533,3 +534,30 @@ def test_beliefs_on_the_plane_integrate_to_about_one() -> None:
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     totals = beliefs.density(grid).sum(axis=1) * (axis[1] - axis[0]) ** 2
     np.testing.assert_allclose(totals, 1.0, atol=0.1)
+
+
+def test_very_many_numbers_are_read_off_a_ruler_and_nothing_else_changes(monkeypatch):
+    """Learned from a fine ruler or from every number by itself: the same tables to well within what pairs tell."""
+    rng = np.random.default_rng(0)
+    first = rng.standard_normal(30_000)
+    second = 0.8 * first + 0.6 * rng.standard_normal(30_000)
+    second[:5] = 1e7  # beyond any ruler
+    kernel, relation = Gaussian(1.0), kb.Relation("x", "x")
+    graph = kb.Graph.chain(4, variable="x", relation="r").fix([0], [1.0])
+    found = []
+    for least in (1 << 18, 1000):
+        monkeypatch.setattr(examples_module, "FINE_FROM", least)
+        values = collect({"r": relation}, {"r": (first, second)})[0]["x"].values
+        assert (len(values) < 50_000) == (least == 1000)
+        assert 1e7 in values
+        model = kb.Model({"x": kernel}, {"r": relation}, budget=24).fit({"r": (first[5:], second[5:])})
+        found.append(model.infer(graph))
+    assert np.allclose(found[0].mean(), found[1].mean(), atol=0.01)
+    assert np.allclose(found[0].std(), found[1].std(), atol=0.01)
+
+
+def test_numbers_that_repeat_are_never_rounded(monkeypatch):
+    monkeypatch.setattr(examples_module, "FINE_FROM", 1000)
+    grey = np.random.default_rng(0).integers(0, 256, 20_000) / 3
+    values = collect({"r": kb.Relation("x", "x")}, {"r": (grey, grey)})[0]["x"].values
+    assert set(values[:, 0]) == set(grey)

@@ -8,14 +8,25 @@ multiply and take whole powers:
 >>> 0.5 * Gaussian(2.0) + Linear() ** 2
 0.5 * Gaussian(bandwidth=2.0) + Linear(constant=1.0) ** 2
 
-================== ==========================================
+================== =====================================================
 `Gaussian`         numbers and vectors
 `Linear`           vectors of features
-`Sphere`           directions
+`Sphere`           directions, in any dimension
+`Rotation`         rotations of space: quaternions or matrices
+`Torus`            angles, one or several
+`Kendall`          rankings
+`Mallows`          rankings, told apart as finely as you like
+`PositiveDefinite` covariance matrices and their like
+`Geometric`        other manifolds, by GeometricKernels
+`Jaccard`          sets
+`RandomProjection` sets of a few out of many labels
+`Tanimoto`         vectors of counts
+`ChiSquare`        histograms
+`Intersection`     histograms
 `Delta`            finitely many values of any kind
-`RandomProjection` label sets
+`Record`           records of several fields, each with its kernel
 `Precomputed`      anything whose comparison comes as a table
-================== ==========================================
+================== =====================================================
 """
 
 from __future__ import annotations
@@ -23,25 +34,39 @@ from __future__ import annotations
 from kernelbp.kernels.algebra import Power, Product, Scaled, Sum
 from kernelbp.kernels.contract import Domain, Kernel, check_values, domain, require_kernel, resolve
 from kernelbp.kernels.finite import Delta
+from kernelbp.kernels.groups import Geometric, Kendall, Mallows, PositiveDefinite, Rotation, Torus
 from kernelbp.kernels.labels import RandomProjection
 from kernelbp.kernels.precomputed import Precomputed
+from kernelbp.kernels.records import Record
+from kernelbp.kernels.sets import ChiSquare, Intersection, Jaccard, Tanimoto
 from kernelbp.kernels.specification import from_spec, to_spec
 from kernelbp.kernels.sphere import Sphere
 from kernelbp.kernels.vectors import Gaussian, Linear
 
 __all__ = [
+    "ChiSquare",
     "Delta",
     "Domain",
     "Gaussian",
+    "Geometric",
+    "Intersection",
+    "Jaccard",
+    "Kendall",
     "Kernel",
     "Linear",
+    "Mallows",
+    "PositiveDefinite",
     "Power",
     "Precomputed",
     "Product",
     "RandomProjection",
+    "Record",
+    "Rotation",
     "Scaled",
     "Sphere",
     "Sum",
+    "Tanimoto",
+    "Torus",
     "check_values",
     "domain",
     "from_spec",

@@ -13,6 +13,7 @@ or renaming all items changes nothing. Besides what `kernelbp.kernels.contract` 
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 import re
 from abc import abstractmethod
@@ -335,6 +336,8 @@ class Rankings(Algebra):
     """What kernels on rankings share: pairs of items and the order they stand in."""
 
     domain: ClassVar[Domain] = "other"
+    centre_exponent: ClassVar[int] = 1
+    """A consensus has the least mean distance, not the least mean square."""
 
     def check_values(self, values: Any, name: str) -> Matrix:
         """Return ranks as finite rows ``(n, items)``: see `kernelbp.kernels.check_values`."""
@@ -720,7 +723,8 @@ class Geometric(Algebra):
         """Values in the shape and of the type the space asks for."""
         rows = _element_rows(values, name)
         space = self._kernel().space
-        shape = tuple(int(size) for size in space.element_shape)
+        sizes = space.element_shape
+        shape = tuple(int(size) for size in (sizes() if callable(sizes) else sizes))
         if rows.shape[1] != math.prod(shape) and len(rows):
             raise InputError(
                 f"{name}: expected values of shape {shape} each, for {self.space}, got {describe(values)}"
@@ -733,8 +737,8 @@ class Geometric(Algebra):
 @functools.lru_cache(maxsize=16)
 def _geometric_kernel(written: str) -> Any:
     try:
-        from geometric_kernels import spaces
-        from geometric_kernels.kernels import MaternGeometricKernel
+        spaces = importlib.import_module("geometric_kernels.spaces")
+        make = importlib.import_module("geometric_kernels.kernels").MaternGeometricKernel
     except ImportError:
         raise UnsupportedError(
             f"the kernel Geometric({written!r}) needs the library GeometricKernels: "
@@ -746,5 +750,5 @@ def _geometric_kernel(written: str) -> Any:
     space = getattr(spaces, own.get(found[1], found[1]))(*([int(found[2])] if found[2] else []))
     if found[1] in ("Hyperbolic", "PositiveDefinite"):
         # the random features of the library are drawn from what its backend calls a key
-        return MaternGeometricKernel(space, key=np.random.RandomState(0))  # noqa: NPY002
-    return MaternGeometricKernel(space)
+        return make(space, key=np.random.RandomState(0))
+    return make(space)

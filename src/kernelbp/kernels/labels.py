@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import numbers
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -17,7 +18,10 @@ from scipy.sparse import csr_array
 from kernelbp.errors import InputError
 from kernelbp.kernels.algebra import Algebra
 from kernelbp.kernels.contract import Domain
-from kernelbp.kernels.inputs import describe, is_numeric, nonnegative_number, whole_number
+from kernelbp.kernels.inputs import describe, finite_rows, is_numeric, nonnegative_number, whole_number
+
+NEGLIGIBLE = 1e-9
+"""A label decoded with less than this share of the largest weight explains rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,102 @@ class RandomProjection(Algebra):
     def project(self, values: Any) -> NDArray[np.float64]:
         """Return the projected sets Ay, shape ``(n, dimension)``."""
         return self._project(values, "values")
+
+    def decode(self, projected: Any, labels: Any, size: Any) -> NDArray[Any]:
+        """The label sets whose projections are nearest to given vectors: orthogonal matching pursuit.
+
+        One label after another is added, that whose column of A explains most of what is left; labels that end with
+        a weight of 0 or less are dropped. So a set can be found that was never seen whole (Hsu, Kakade, Langford
+        and Zhang, 2009; the paper's appendix 4).
+
+        Parameters
+        ----------
+        projected : (n, dimension) numbers
+            Such as the mean of `project` under a belief; their lengths do not matter.
+        labels : sequence of integers
+            The labels to choose from.
+        size : int or (n,) integers
+            Most labels of a set, at least 0; as many as the dimension, at the most, can be told apart.
+
+        Returns
+        -------
+        (n,) object array of frozensets
+
+        Examples
+        --------
+        >>> from kernelbp.kernels import RandomProjection
+        >>> kernel = RandomProjection(dimension=40)
+        >>> sets = [frozenset({3, 17}), frozenset({8})]
+        >>> found = kernel.decode(kernel.project(sets), range(50), size=[2, 1])
+        >>> [sorted(labels) for labels in found]
+        [[3, 17], [8]]
+        """
+        vectors = finite_rows(projected, "projected")
+        if len(vectors) and vectors.shape[1] != self.dimension:
+            raise InputError(
+                f"projected: expected vectors of length {self.dimension}, got {describe(projected)}"
+            )
+        sizes = np.asarray(size)
+        if (
+            sizes.dtype.kind not in "iu"
+            or sizes.ndim > 1
+            or (sizes < 0).any()
+            or (sizes.ndim == 1 and len(sizes) != len(vectors))
+        ):
+            raise InputError(
+                f"size: expected an integer of at least 0, or {len(vectors)} of them, got {size!r}"
+            )
+        known = sorted({int(label) for label in _members([tuple(labels)], "labels")[2]})
+        sizes = np.minimum(np.broadcast_to(sizes, len(vectors)), min(len(known), self.dimension))
+        decoded = np.empty(len(vectors), dtype=object)
+        decoded[:] = [frozenset()] * len(vectors)
+        if not len(vectors) or not known or not sizes.any():
+            return decoded
+        from sklearn.linear_model import orthogonal_mp
+
+        columns = np.stack([_direction(self.seed, label, self.dimension) for label in known], axis=1)
+        for wanted in np.unique(sizes[sizes > 0]):
+            rows = np.flatnonzero((sizes == wanted) & (np.abs(vectors).max(axis=1) > 0))
+            if not len(rows):
+                continue
+            with warnings.catch_warnings():
+                # it stops early, with a warning, where nothing is left to explain: as it should
+                warnings.simplefilter("ignore", RuntimeWarning)
+                weights = orthogonal_mp(columns, vectors[rows].T, n_nonzero_coefs=int(wanted))
+            weights = weights.reshape(len(known), len(rows)).T
+            least = NEGLIGIBLE * np.abs(weights).max(axis=1, keepdims=True)
+            for row, chosen in zip(rows, weights > least, strict=True):
+                decoded[row] = frozenset(known[place] for place in np.flatnonzero(chosen))
+        return decoded
+
+    def centre(self, values: Any, weights: Any) -> NDArray[Any]:
+        """For weights ``(nodes, n)`` the sets decoded from the mean projection of n label sets.
+
+        As many labels are sought as a set has on average under the weights, at least one, among those the values have.
+        The answer has the form of the values: frozensets ``(nodes,)``, or 0/1 rows ``(nodes, labels)``.
+        """
+        count, sets, labels = _members(values, "values")
+        given = np.atleast_2d(np.asarray(weights, dtype=np.float64))
+        if (
+            given.ndim != 2
+            or given.shape[1] != count
+            or not (given >= 0).all()
+            or not given.any(axis=1).all()
+        ):
+            raise InputError(
+                f"weights: expected rows of {count} numbers of at least 0, one per set and not all 0, "
+                f"got {describe(weights)}"
+            )
+        given = given / given.sum(axis=1, keepdims=True)
+        lengths = np.bincount(np.unique(np.stack([sets, labels], axis=1), axis=0)[:, 0], minlength=count)
+        sizes = np.maximum(np.rint(given @ lengths), 1.0).astype(np.int64)
+        decoded = self.decode(given @ self._project(values, "values"), np.unique(labels), sizes)
+        if not is_numeric(values):
+            return decoded
+        rows = np.zeros((len(given), values.shape[1]))
+        for row, chosen in zip(rows, decoded, strict=True):
+            row[list(chosen)] = 1.0
+        return rows
 
     def check_values(self, values: Any, name: str) -> Any:
         """Refuse what is not a label set: see `kernelbp.kernels.check_values`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -57,6 +58,8 @@ class Jaccard(Algebra):
 
     def __call__(self, X: Any, Y: Any = None) -> Matrix:
         """Gram block ``(n, m)`` of n sets against m."""
+        if Y is not None and len(X) and len(Y) and is_numeric(X) != is_numeric(Y):
+            raise InputError(f"Y: expected sets in the form of X, got {describe(Y)} against {describe(X)}")
         codes: dict[Any, int] = {}
         left = _incidence(X, codes, "X")
         right = left if Y is None else _incidence(Y, codes, "Y")
@@ -94,9 +97,9 @@ class Tanimoto(Algebra):
     --------
     >>> from kernelbp.kernels import Tanimoto
     >>> Tanimoto()([[2.0, 0.0], [1.0, 1.0], [0.0, 0.0]]).round(3)
-    array([[1.   , 0.5  , 0.   ],
-           [0.5  , 1.   , 0.   ],
-           [0.   , 0.   , 1.   ]])
+    array([[1. , 0.5, 0. ],
+           [0.5, 1. , 0. ],
+           [0. , 0. , 1. ]])
     """
 
     domain: ClassVar[Domain] = "other"
@@ -164,7 +167,7 @@ class ChiSquare(Algebra):
         concentration = self.resolve(left).concentration
         assert not isinstance(concentration, str)
         with np.errstate(under="ignore"):
-            return np.exp(-concentration * self.distance(left, right))
+            return np.exp(-concentration * _chi_square(left, right))
 
     def diag(self, X: Any) -> Matrix:
         """Ones ``(n,)``."""
@@ -175,24 +178,15 @@ class ChiSquare(Algebra):
         if not isinstance(self.concentration, str):
             return self
         sample = weighted_sample(values, counts)
-        return ChiSquare(1.0 / typical_size(self.distance(sample)[np.triu_indices(len(sample), 1)]))
+        return ChiSquare(1.0 / typical_size(_chi_square(sample, sample)[np.triu_indices(len(sample), 1)]))
 
     def check_values(self, values: Any, name: str) -> Matrix:
         """Return rows of numbers of at least 0: see `kernelbp.kernels.check_values`."""
         return _amounts(values, name)
 
     def distance(self, X: Any, Y: Any = None) -> Matrix:
-        """The chi-square statistic ``(n, m)``, the sum over bins above: the square of a metric."""
-        left, right = row_pair(X, Y)
-        total = np.zeros((len(left), len(right)))
-        step = max(1, CELLS // max(len(right), 1))
-        for begin in range(0, len(left), step):
-            rows = slice(begin, begin + step)
-            for x, y in zip(left[rows].T, right.T, strict=True):
-                size = np.add.outer(x, y)
-                apart = np.square(np.subtract.outer(x, y))
-                total[rows] += np.divide(apart, size, out=np.zeros_like(size), where=size > 0)
-        return total
+        """The chi-square distance ``(n, m)``, the root of the sum above."""
+        return np.sqrt(_chi_square(*row_pair(X, Y)))
 
 
 @dataclass(frozen=True)
@@ -230,8 +224,23 @@ class Intersection(Algebra):
     def distance(self, X: Any, Y: Any = None) -> Matrix:
         """What they do not have in common, ``(n, m)``: the sum of absolute differences."""
         left, right = row_pair(X, Y)
-        apart: Matrix = cdist(left, right, "cityblock") if len(left) and len(right) else np.zeros((len(left), len(right)))
+        apart: Matrix = (
+            cdist(left, right, "cityblock") if len(left) and len(right) else np.zeros((len(left), len(right)))
+        )
         return apart
+
+
+def _chi_square(left: Matrix, right: Matrix) -> Matrix:
+    """The sum over bins of (x - y)^2 / (x + y), ``(n, m)``."""
+    total = np.zeros((len(left), len(right)))
+    step = max(1, CELLS // max(len(right), 1))
+    for begin in range(0, len(left), step):
+        rows = slice(begin, begin + step)
+        for x, y in zip(left[rows].T, right.T, strict=True):
+            size = np.add.outer(x, y)
+            apart = np.square(np.subtract.outer(x, y))
+            total[rows] += np.divide(apart, size, out=np.zeros_like(size), where=size > 0)
+    return total
 
 
 def _amounts(values: Any, name: str) -> Matrix:
@@ -254,16 +263,21 @@ def _incidence(values: Any, codes: dict[Any, int], name: str) -> csr_array:
         return csr_array(values.astype(np.float64))
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise InputError(f"{name}: {expected}, got {describe(values)}")
-    columns: list[int] = []
-    ends = np.zeros(len(values) + 1, dtype=np.int64)
-    for position, members in enumerate(values):
-        if not isinstance(members, Collection) or isinstance(members, str | bytes | Mapping):
-            raise InputError(f"{name}: {expected}, got {describe(members)} at position {position}")
-        try:
-            once = members if isinstance(members, frozenset | set) else set(members)
-            columns.extend([codes.setdefault(member, len(codes)) for member in once])
-        except TypeError:
-            raise InputError(f"{name}: {expected}, got {describe(members)} at position {position}") from None
-        ends[position + 1] = len(columns)
-    filled = (np.ones(len(columns)), np.asarray(columns, dtype=np.int64), ends)
-    return csr_array(filled, shape=(len(values), len(codes)))
+    # types and members are looked at in bulk, which is quick; only if one is wrong, where the trouble is
+    if not all(map(_is_collection, set(map(type, values)))):
+        position = next(i for i, members in enumerate(values) if not _is_collection(type(members)))
+        raise InputError(f"{name}: {expected}, got {describe(values[position])} at position {position}")
+    try:
+        once = [members if isinstance(members, frozenset | set) else set(members) for members in values]
+    except TypeError:
+        raise InputError(f"{name}: {expected}, got members that cannot be hashed") from None
+    listed = list(chain.from_iterable(once))
+    for member in dict.fromkeys(listed):
+        codes.setdefault(member, len(codes))
+    columns = np.fromiter(map(codes.__getitem__, listed), dtype=np.int64, count=len(listed))
+    ends = np.concatenate([[0], np.cumsum([len(members) for members in once], dtype=np.int64)])
+    return csr_array((np.ones(len(listed)), columns, ends), shape=(len(once), len(codes)))
+
+
+def _is_collection(kind: type) -> bool:
+    return issubclass(kind, Collection) and not issubclass(kind, str | bytes | Mapping)

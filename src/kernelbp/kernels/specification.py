@@ -24,9 +24,12 @@ from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels.algebra import Composite, Power, Product, Scaled, Sum
 from kernelbp.kernels.contract import SCIKIT_LEARN_MODULE, Kernel, is_scikit_learn, require_kernel
 from kernelbp.kernels.finite import Delta
+from kernelbp.kernels.groups import Geometric, Kendall, Mallows, PositiveDefinite, Rotation, Torus
 from kernelbp.kernels.inputs import describe, nonnegative_number, positive_number
 from kernelbp.kernels.labels import RandomProjection
 from kernelbp.kernels.precomputed import Precomputed
+from kernelbp.kernels.records import Record
+from kernelbp.kernels.sets import ChiSquare, Intersection, Jaccard, Tanimoto
 from kernelbp.kernels.sphere import Sphere
 from kernelbp.kernels.vectors import Gaussian, Linear
 
@@ -37,7 +40,29 @@ PREFIX = "sklearn."
 
 OWN: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (Delta, Gaussian, Linear, Power, Precomputed, Product, RandomProjection, Scaled, Sphere, Sum)
+    for kind in (
+        ChiSquare,
+        Delta,
+        Gaussian,
+        Geometric,
+        Intersection,
+        Jaccard,
+        Kendall,
+        Linear,
+        Mallows,
+        PositiveDefinite,
+        Power,
+        Precomputed,
+        Product,
+        RandomProjection,
+        Record,
+        Rotation,
+        Scaled,
+        Sphere,
+        Sum,
+        Tanimoto,
+        Torus,
+    )
 }
 
 
@@ -95,6 +120,10 @@ def _written(kernel: Kernel, depth: int) -> dict[str, Any]:
         given = {field.name: getattr(kernel, field.name) for field in fields(kernel)}  # type: ignore[arg-type]
         if isinstance(kernel, Precomputed):
             given = _written_matrix(kernel.matrix)
+        if isinstance(kernel, Geometric) and not isinstance(kernel.space, str):
+            raise UnsupportedError(
+                "kernel: Geometric made of a kernel of GeometricKernels cannot be described as data; name its space"
+            )
         return {"name": name, "parameters": {key: _plain(value, depth) for key, value in given.items()}}
     if is_scikit_learn(kernel) and name in SCIKIT_LEARN:
         given = kernel.get_params(deep=False)  # type: ignore[attr-defined]
@@ -159,11 +188,25 @@ def _read_own(kind: type[Any], parameters: Mapping[str, Any], where: str, depth:
     if issubclass(kind, Composite):
         for part in kind.part_names:
             given[part] = _read(given[part], f"{where}.{part}", depth + 1)
+    elif kind is Record:
+        given["fields"] = _read_fields(given["fields"], where, depth)
+    elif kind is Geometric:
+        given["smoothness"] = _positive(given["smoothness"], f"{where}.smoothness")
+        if not isinstance(given["space"], str):
+            raise InputError(
+                f"{where}: Geometric: expected the name of a space, got {describe(given['space'])}"
+            )
     try:
         kernel: Kernel = kind(**given)
     except InputError as error:
         raise InputError(f"{where}: {name}: {error}") from None
     return kernel
+
+
+def _read_fields(given: Any, where: str, depth: int) -> dict[str, Kernel]:
+    if not isinstance(given, Mapping):
+        raise InputError(f"{where}: Record: expected kernels by the names of fields, got {describe(given)}")
+    return {str(name): _read(part, f"{where}.{name}", depth + 1) for name, part in given.items()}
 
 
 def _read_matrix(size: Any, text: Any, where: str) -> NDArray[np.float64]:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 __all__ = ["LANES", "alignment_block", "alignment_diagonal", "subsequence_block", "subsequence_diagonal"]
 
-LANES = 8
-"""Pairs of strings worked on together: one or two vector registers of float64."""
+LANES = 16
+"""Pairs of strings worked on together: four vector registers of AVX2, enough to hide how long each takes."""
 LEFT_FILL, RIGHT_FILL = -1, -2
 """Symbols that fill up shorter strings; they differ, so that even fillings do not match."""
 LARGE, DOWN, LOG_DOWN = 2.0**400, 2.0**-400, 400 * math.log(2.0)
@@ -203,7 +203,9 @@ def _alignments(
                 scalings[lane] += 1.0
                 start[lane] *= DOWN
                 total[lane] *= DOWN
-                room[:positions, :, lane] *= DOWN
+                for b in range(positions):
+                    for kept in range(3):
+                        room[b, kept, lane] *= DOWN
     return np.log(start + total) + scalings * LOG_DOWN
 
 
@@ -298,10 +300,9 @@ class _Lanes:
 
     def spread(self, number: Any) -> Any:
         """A vector of one number."""
-        vector = llvmlite.ir.Constant(DOUBLES, llvmlite.ir.Undefined)
-        for lane in range(LANES):
-            vector = self.builder.insert_element(vector, number, llvmlite.ir.IntType(32)(lane))
-        return vector
+        none = llvmlite.ir.Constant(DOUBLES, llvmlite.ir.Undefined)
+        one = self.builder.insert_element(none, number, llvmlite.ir.IntType(32)(0))
+        return self.builder.shuffle_vector(one, none, WORDS([0] * LANES))
 
 
 @numba.extending.intrinsic
@@ -335,9 +336,7 @@ def _add_product(_: Any, state: Any, total: Any, match: Any, before: Any) -> Any
 
 
 @numba.extending.intrinsic
-def _grow(
-    _: Any, state: Any, along: Any, before: Any, match: Any, room: Any, place: Any, decay: Any
-) -> Any:
+def _grow(_: Any, state: Any, along: Any, before: Any, match: Any, room: Any, place: Any, decay: Any) -> Any:
     """K'' and K' of one cell, one length: row `place` of `room` holds K'(a - 1, b), then K'(a, b).
 
     state[along] = decay state[along] + state[match] state[before - 1]; state[before] = what room held;
