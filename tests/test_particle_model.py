@@ -379,7 +379,8 @@ def test_particles_with_next_to_no_weight_are_ignored() -> None:
     assert model._learned is not None
     prepared = prepare(graph, model._learned)
     particles = Particles(prepared, 6, 4, 0.1, 0.0, np.random.default_rng(0))
-    phase = next(iter(make_plan("flooding", prepared.wiring, 4, None).iteration(np.empty(0), complete=True)))
+    plan = make_plan("flooding", prepared.wiring, 4, None)
+    (phase,) = next(iter(plan.iteration(np.empty(0), complete=True)))
     particles.update(phase, 0.0)
     weights = np.concatenate([particles._sender_weights(phase, send) for send in phase.sends])
     assert (weights == 0).any() and weights[weights > 0].min() >= 0.1
