@@ -9,14 +9,15 @@ READY := $(VENV)/.ready
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench setup clean
+.PHONY: help demo test check bench accuracy setup clean
 
 help:
-	@echo "make demo    denoise the paper's sunset"
-	@echo "make test    run the tests and the examples in the docstrings"
-	@echo "make check   lint, check the formatting and the types"
-	@echo "make bench   measure accuracy and speed"
-	@echo "make clean   remove .venv, caches and built packages"
+	@echo "make demo      denoise the paper's sunset"
+	@echo "make test      run the tests and the examples in the docstrings"
+	@echo "make check     lint, check the formatting and the types"
+	@echo "make bench     measure speed: ratios to the machine's own matrix product (BENCH=--quick: two minutes)"
+	@echo "make accuracy  measure accuracy on the paper's problems"
+	@echo "make clean     remove .venv, caches and built packages"
 	@echo
 	@echo "The first target run makes .venv and installs into it. PYTHON=/path/to/python picks the Python for it."
 
@@ -32,6 +33,9 @@ check: $(READY)
 	$(BIN)/mypy --strict src
 
 bench: $(READY)
+	$(BIN)/kernelbp bench $(BENCH)
+
+accuracy: $(READY)
 	$(BIN)/python benchmarks/run.py
 
 setup: $(READY)
