@@ -58,9 +58,10 @@ def exact_moments(readings: Any, prior_precision: float) -> tuple[Any, Any]:
 @pytest.fixture(scope="module")
 def learned() -> GaussianMixtureModel:
     rng = np.random.default_rng(0)
-    now = rng.standard_normal(4000)
-    following = SLOPE * now + NOISE * rng.standard_normal(4000)
-    return model(known=False, n_samples=100, belief_samples=400).fit({"then": (now, following)})
+    now = rng.standard_normal(2000)
+    following = SLOPE * now + NOISE * rng.standard_normal(2000)
+    fitted = model(known=False, n_samples=100, belief_samples=400, n_centres=50)
+    return fitted.fit({"then": (now, following)})
 
 
 def quadrature(fitted: GaussianMixtureModel, readings: Any) -> tuple[Any, Any]:
@@ -125,7 +126,7 @@ def test_learned_tree_agrees_with_quadrature_and_with_the_truth(learned: Gaussia
     error = found.std(axis=0, ddof=1) / np.sqrt(16)
     assert (np.abs(found.mean(axis=0) - same_model) < 4 * error + 5e-3).all()
     assert error.max() < 0.03
-    # What is left is the error of learning from 4000 pairs.
+    # What is left is the error of learning from 2000 pairs.
     truth = np.array(exact_moments(READINGS, 1.0))
     assert np.abs(found.mean(axis=0) - truth).max() < 0.12
 
@@ -174,8 +175,8 @@ def test_vectors_of_two_numbers() -> None:
 def test_learned_vectors() -> None:
     rng = np.random.default_rng(2)
     turn = np.array([[0.8, -0.3], [0.3, 0.8]])
-    now = rng.standard_normal((3000, 2))
-    following = now @ turn.T + 0.4 * rng.standard_normal((3000, 2))
+    now = rng.standard_normal((1500, 2))
+    following = now @ turn.T + 0.4 * rng.standard_normal((1500, 2))
     fitted = GaussianMixtureModel(
         {"state": kb.kernels.Gaussian()},
         {"then": kb.Relation("state", "state")},
@@ -249,21 +250,22 @@ def test_every_kind_of_evidence_is_honoured() -> None:
 
 def test_learned_readings_say_what_the_likelihood_says() -> None:
     rng = np.random.default_rng(3)
-    hidden = rng.standard_normal(4000)
-    following = SLOPE * hidden + NOISE * rng.standard_normal(4000)
-    readings = hidden + READING_NOISE * rng.standard_normal(4000)
+    hidden = rng.standard_normal(2000)
+    following = SLOPE * hidden + NOISE * rng.standard_normal(2000)
+    readings = hidden + READING_NOISE * rng.standard_normal(2000)
     for form in ("likelihood", "posterior"):
         fitted = GaussianMixtureModel(
             {"state": kb.kernels.Gaussian(), "reading": kb.kernels.Gaussian()},
             {"then": kb.Relation("state", "state"), "seen": kb.Relation("state", "reading", evidence=form)},
             n_samples=100,
             belief_samples=400,
+            n_centres=50,
         ).fit({"then": (hidden, following), "seen": (hidden, readings)})
         graph = kb.Graph.chain(2, variable="state", relation="then").observe("seen", [1.0, np.nan])
         found = np.array([fitted.infer(graph, seed=s).mean() for s in range(16)])
         error = found.std(axis=0, ddof=1) / 4
         assert error.max() < 0.03, form
-        # N(0, 1) and a reading of 1 with variance 1/4: mean 0.8, then SLOPE times that; 0.06 for learning from 4000.
+        # N(0, 1) and a reading of 1 with variance 1/4: mean 0.8, then SLOPE times that; 0.06 for learning from 2000.
         assert (np.abs(found.mean(axis=0) - [0.8, 0.64]) < 4 * error + 0.06).all(), form
 
 

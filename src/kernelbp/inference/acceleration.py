@@ -24,7 +24,7 @@ MEMORY = 6
 """Iterations remembered."""
 WARM_UP = 3
 """Iterations run plainly before the first leap, and after one that was taken back."""
-PATIENCE = 15
+PATIENCE = 40
 """Iterations run plainly first where there are so many messages that a leap costs as much as an iteration."""
 MANY = 1 << 18
 """Message values that are many."""
@@ -63,13 +63,18 @@ class Anderson:
             self._known, self._safe, self._rest = 0, -1, WARM_UP
             return
         self._best = min(self._best, residual)
+        self._rest -= 1
+        if self._rest >= MEMORY:
+            return
+        if self._rest == MEMORY - 1:
+            self._logs(self._before)  # where the first iteration that is remembered will start
+            return
         row = self._known % MEMORY
         self._logs(self._ends[row])
         np.subtract(self._ends[row], self._before, out=self._moves[row])
         self._known += 1
         count = min(self._known, MEMORY)
         self._gram[row, :count] = self._gram[:count, row] = self._moves[:count] @ self._moves[row]
-        self._rest -= 1
         if self._rest > 0 or count < 2:
             self._before[:] = self._ends[row]
             return

@@ -51,7 +51,8 @@ class Readable(Protocol):
 def entropy(beliefs: Readable) -> Matrix:
     """How undecided each belief is, in nats, shape (nodes,).
 
-    The entropy of the probabilities on the atoms: 0 where one value has all of it, the logarithm of the number of
+    The entropy of the probabilities on the atoms: 0 where one value has all of it, the logarithm of the
+    number of
     atoms where all are alike. For numbers it depends on how finely the atoms tabulate them; compare nodes by it,
     not variables.
 
@@ -113,10 +114,11 @@ def expected_distance(beliefs: Readable, kernel: Kernel, to: Any = None) -> Matr
 def centre(beliefs: Readable, kernel: Kernel, candidates: Any = None) -> Array:
     """The value in the middle of each belief, as the domain understands it, shape (nodes,) or (nodes, d).
 
-    Where the kernel offers its own centre, that: the Frechet mean of rotations and matrices, the mean direction
-    of angles, a consensus of rankings, the decoded labels of a projection. On the sphere the Frechet mean, on
-    R^d the mean. Elsewhere, and whenever candidates are given, the candidate with the least expected squared distance
-    to the value (for rankings: the least expected distance, as Kemeny has it).
+    Where the kernel offers its own centre, that: the Frechet mean of rotations and matrices, the mean
+    direction of angles, a consensus of rankings, the decoded labels of a projection. On the sphere the
+    Frechet mean, on R^d the mean. Elsewhere, and whenever candidates are given, the candidate with the
+    least expected squared distance to the value (for rankings: the least expected distance, as Kemeny has
+    it).
 
     Parameters
     ----------
@@ -165,8 +167,8 @@ def _best_candidate(mass: Matrix, atoms: Array, kernel: Kernel, candidates: Any)
 def distances(kernel: Kernel, X: Any, Y: Any) -> Matrix:
     """Distances ``(n, m)`` between values, in the units of their domain.
 
-    Those the kernel offers, if it does; angles in radians on the sphere; lengths on R^d; 0 and 1 on finite values;
-    and elsewhere the distance of the kernel's features, the root of k(x, x) + k(y, y) - 2 k(x, y).
+    Those the kernel offers, if it does; angles in radians on the sphere; lengths on R^d; 0 and 1 on finite
+    values; and elsewhere the distance of the kernel's features, the root of k(x, x) + k(y, y) - 2 k(x, y).
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ CHOICES = {
     "schedule": ("auto", "flooding", "sweep", "residual", "splash", "tree"),
     "normalization": ("largest", "norm"),
 }
-LARGE, NEAR_HALF = 2000, 1e-3
+LARGE, NEAR_HALF = 2000, 1e-2
 """On graphs of more nodes than this, weights this near to 1/2 (most of a large grid's) are taken as 1/2: a square
 root is far cheaper than a power."""
 EVIDENCE_CELLS = 1 << 21

@@ -18,6 +18,13 @@ multiply and take whole powers:
 `Mallows`          rankings, told apart as finely as you like
 `PositiveDefinite` covariance matrices and their like
 `Geometric`        other manifolds, by GeometricKernels
+`Spectrum`         strings, by the pieces of a length they share
+`Mismatch`         strings, by pieces that nearly agree
+`Subsequence`      strings, by letters in the same order with gaps
+`LocalAlignment`   strings, by their best alignments
+`WeisfeilerLehman` graphs, by the neighbourhoods of their nodes
+`ShortestPath`     graphs, by their paths
+`GraKeL`           graphs, by any kernel of GraKeL
 `Jaccard`          sets
 `RandomProjection` sets of a few out of many labels
 `Tanimoto`         vectors of counts
@@ -34,6 +41,13 @@ from __future__ import annotations
 from kernelbp.kernels.algebra import Power, Product, Scaled, Sum
 from kernelbp.kernels.contract import Domain, Kernel, check_values, domain, require_kernel, resolve
 from kernelbp.kernels.finite import Delta
+from kernelbp.kernels.graphs import (
+    GraKeL,
+    ShortestPath,
+    WeisfeilerLehman,
+    graph_as_tuple,
+    graph_from_tuple,
+)
 from kernelbp.kernels.groups import Geometric, Kendall, Mallows, PositiveDefinite, Rotation, Torus
 from kernelbp.kernels.labels import RandomProjection
 from kernelbp.kernels.precomputed import Precomputed
@@ -41,6 +55,7 @@ from kernelbp.kernels.records import Record
 from kernelbp.kernels.sets import ChiSquare, Intersection, Jaccard, Tanimoto
 from kernelbp.kernels.specification import from_spec, to_spec
 from kernelbp.kernels.sphere import Sphere
+from kernelbp.kernels.strings import LocalAlignment, Mismatch, Spectrum, Subsequence
 from kernelbp.kernels.vectors import Gaussian, Linear
 
 __all__ = [
@@ -49,12 +64,15 @@ __all__ = [
     "Domain",
     "Gaussian",
     "Geometric",
+    "GraKeL",
     "Intersection",
     "Jaccard",
     "Kendall",
     "Kernel",
     "Linear",
+    "LocalAlignment",
     "Mallows",
+    "Mismatch",
     "PositiveDefinite",
     "Power",
     "Precomputed",
@@ -63,13 +81,19 @@ __all__ = [
     "Record",
     "Rotation",
     "Scaled",
+    "ShortestPath",
+    "Spectrum",
     "Sphere",
+    "Subsequence",
     "Sum",
     "Tanimoto",
     "Torus",
+    "WeisfeilerLehman",
     "check_values",
     "domain",
     "from_spec",
+    "graph_as_tuple",
+    "graph_from_tuple",
     "require_kernel",
     "resolve",
     "to_spec",

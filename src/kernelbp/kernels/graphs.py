@@ -11,6 +11,8 @@ neither. Graphs are undirected, without parallel edges; weights are not read.
 
 from __future__ import annotations
 
+import importlib
+import numbers
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +26,6 @@ from kernelbp.kernels.algebra import Algebra
 from kernelbp.kernels.contract import Domain
 from kernelbp.kernels.inputs import describe, whole_number
 from kernelbp.kernels.strings import inner_products, normalised
-from kernelbp.values import is_whole
 
 if TYPE_CHECKING:
     import networkx
@@ -120,9 +121,9 @@ class WeisfeilerLehman(GraphKernel):
     >>> import networkx as nx
     >>> from kernelbp.kernels.graphs import WeisfeilerLehman
     >>> WeisfeilerLehman(1, label=None)([nx.path_graph(3), nx.cycle_graph(3), nx.path_graph(2)]).round(3)
-    array([[1.   , 0.802, 0.926],
-           [0.802, 1.   , 0.707],
-           [0.926, 0.707, 1.   ]])
+    array([[1.   , 0.756, 0.945],
+           [0.756, 1.   , 0.5  ],
+           [0.945, 0.5  , 1.   ]])
     >>> WeisfeilerLehman(1)([(("C", "O"), ((0, 1),))], [(("C", "C"), ((0, 1),))]).round(3)
     array([[0.354]])
     """
@@ -262,12 +263,13 @@ class GraKeL(Algebra):
 
     def _copied(self) -> Any:
         try:
-            import grakel  # noqa: F401
-            from sklearn.base import clone
+            importlib.import_module("grakel")
         except ImportError:
             raise UnsupportedError(
                 'GraKeL: needs the library grakel; pip install "kernelbp[graphs]"'
             ) from None
+        from sklearn.base import clone
+
         return clone(self.kernel)
 
     def _finite(self, result: Matrix) -> Matrix:
@@ -332,12 +334,12 @@ def graph_as_tuple(graph: networkx.Graph, label: str | None = "label") -> tuple[
     ((0, 0, 0), ((0, 1), (1, 2)))
     """
     _check_graph(graph, "graph", None)
-    numbers = {node: number for number, node in enumerate(graph)}
+    places = {node: place for place, node in enumerate(graph)}
     if label is None:
-        labels: tuple[Any, ...] = (0,) * len(numbers)
+        labels: tuple[Any, ...] = (0,) * len(places)
     else:
         labels = tuple(_attribute(data, label, "node", "graph", None) for data in graph.nodes.values())
-    edges = sorted(tuple(sorted((numbers[first], numbers[second]))) for first, second in graph.edges)
+    edges = sorted(tuple(sorted((places[first], places[second]))) for first, second in graph.edges)
     return labels, tuple(edges)
 
 
@@ -380,7 +382,7 @@ def _read_graphs(values: Any, label: str | None, name: str, codes: dict[Any, int
         found, pairs = _parts(value, label, name, position)
         offset = len(labels)
         owners.extend([position] * len(found))
-        edges.extend((offset + first, offset + second) for first, second in pairs)
+        edges.extend((offset + begin, offset + end) for begin, end in pairs)
         for entry in found:
             try:
                 labels.append(codes.setdefault(entry, len(codes)))
@@ -388,22 +390,23 @@ def _read_graphs(values: Any, label: str | None, name: str, codes: dict[Any, int
                 raise InputError(
                     f"{name}: expected hashable labels of nodes, got {describe(entry)} at position {position}"
                 ) from None
-    flat = np.array(edges, dtype=np.int64).reshape(-1, 2).T
-    both_ways = np.unique(np.concatenate([flat, flat[::-1]], axis=1), axis=1)
+    first, second = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    nodes = max(len(labels), 1)
+    both_ways = np.unique(np.concatenate([first * nodes + second, second * nodes + first]))
     owned, coded = np.array(owners, dtype=np.int64), np.array(labels, dtype=np.int64)
-    return Graphs(len(values), owned, coded, both_ways.reshape(2, -1))
+    return Graphs(len(values), owned, coded, np.stack(np.divmod(both_ways, nodes)))
 
 
 def _parts(value: Any, label: str | None, name: str, position: int | None) -> tuple[Any, Any]:
     """Labels of the nodes of a graph, and its edges as pairs of their numbers."""
     if not isinstance(value, tuple):
         _check_graph(value, name, position)
-        numbers = {node: number for number, node in enumerate(value)}
+        places = {node: place for place, node in enumerate(value)}
         if label is None:
-            labels: Any = [None] * len(numbers)
+            labels: Any = [None] * len(places)
         else:
             labels = [_attribute(data, label, "node", name, position) for data in value.nodes.values()]
-        return labels, [(numbers[first], numbers[second]) for first, second in value.edges]
+        return labels, [(places[first], places[second]) for first, second in value.edges]
     where = "" if position is None else f" at position {position}"
     if len(value) != 2 or not all(isinstance(part, list | tuple) for part in value):
         raise InputError(f"{name}: {EXPECTED}, got {describe(value)}{where}")
@@ -412,12 +415,16 @@ def _parts(value: Any, label: str | None, name: str, position: int | None) -> tu
         if (
             not isinstance(edge, list | tuple)
             or len(edge) != 2
-            or not all(is_whole(end) and 0 <= end < len(found) for end in edge)
+            or not all(_is_place(end, len(found)) for end in edge)
         ):
             raise InputError(
                 f"{name}: expected edges as pairs of node numbers from 0 to {len(found) - 1}, got {describe(edge)}{where}"
             )
     return found if label is not None or position is None else [None] * len(found), edges
+
+
+def _is_place(end: Any, size: int) -> bool:
+    return isinstance(end, numbers.Integral) and not isinstance(end, bool) and 0 <= int(end) < size
 
 
 def _check_graph(graph: Any, name: str, position: int | None) -> None:
@@ -491,7 +498,7 @@ def _distances(graphs: Graphs) -> tuple[Integers, Integers, Integers]:
     neighbours = sparse.csr_array((ones, (graphs.edges[0], graphs.edges[1])), shape=(nodes, nodes))
     before = sparse.csr_array((nodes, nodes))
     here = sparse.eye_array(nodes, format="csr")
-    begins, ends, distances = [], [], []
+    found: list[Integers] = [np.empty((3, 0), np.int64)]
     while here.nnz:
         # a neighbour of a node at distance d is at distance d - 1, d or d + 1
         ahead = here @ neighbours
@@ -499,10 +506,7 @@ def _distances(graphs: Graphs) -> tuple[Integers, Integers, Integers]:
         ahead = ahead - ahead.multiply(here) - ahead.multiply(before)
         ahead.eliminate_zeros()
         before, here = here, sparse.csr_array(ahead)
-        found = here.tocoo()
-        begins.append(found.row)
-        ends.append(found.col)
-        distances.append(np.full(found.nnz, len(distances) + 1))
-    return tuple(
-        np.concatenate([np.empty(0, np.int64), *part]).astype(np.int64) for part in (begins, ends, distances)
-    )  # type: ignore[return-value]
+        pairs = here.tocoo()
+        found.append(np.stack([pairs.row, pairs.col, np.full(pairs.nnz, len(found))]).astype(np.int64))
+    begins, ends, distances = np.concatenate(found, axis=1)
+    return begins, ends, distances

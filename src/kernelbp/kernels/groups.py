@@ -90,19 +90,19 @@ class Rotation(Concentrated):
 
     .. math:: k(R, S) = \exp(\sigma (\operatorname{tr} R^\top S - 3) / 2) = \exp(-\sigma (1 - \cos \theta)),
 
-    with :math:`\theta` the angle of the rotation that takes R to S. The trace is a character of the group, so the
-    kernel stays the same when all rotations are multiplied by one more, from the left or the right.
+    with :math:`\theta` the angle of the rotation that takes R to S. The trace is a character of the group,
+    so the kernel stays the same when all rotations are multiplied by one more, from the left or the right.
 
     Parameters
     ----------
     concentration : float or "median"
-        :math:`\sigma`. Rotations :math:`\theta` radians apart compare as :math:`\exp(-\sigma \theta^2 / 2)` while
-        :math:`\theta` is small. "median" makes the kernel 1/e for a typical pair of training values.
+        :math:`\sigma`. Rotations :math:`\theta` radians apart compare as :math:`\exp(-\sigma \theta^2 / 2)`
+        while :math:`\theta` is small. "median" makes the kernel 1/e for a typical pair of training values.
 
     Notes
     -----
-    Values are unit quaternions ``(n, 4)``, of which q and -q are the same rotation, scalar first or last as you
-    like; or matrices, ``(n, 3, 3)`` or ``(n, 9)``. A `kernelbp.Model` takes ``(n, 4)`` and ``(n, 9)``.
+    Values are unit quaternions ``(n, 4)``, of which q and -q are the same rotation, scalar first or last as
+    you like; or matrices, ``(n, 3, 3)`` or ``(n, 9)``. A `kernelbp.Model` takes ``(n, 4)`` and ``(n, 9)``.
 
     Examples
     --------
@@ -153,7 +153,8 @@ class Rotation(Concentrated):
     def centre(self, values: Any, weights: Any) -> Matrix:
         """Frechet means ``(nodes, 4)`` or ``(nodes, 9)`` of n rotations, for weights ``(nodes, n)``.
 
-        The rotation with the least mean squared angle, sought from the principal axis of the weighted quaternions.
+        The rotation with the least mean squared angle, sought from the principal axis of the weighted
+        quaternions.
         """
         rows = self.check_values(values, "values")
         if rows.shape[1] == 4:
@@ -238,9 +239,10 @@ class PositiveDefinite(Algebra):
 
     .. math:: k(A, B) = \exp\left( -\frac{\lVert \log A - \log B \rVert_F^2}{2 h^2} \right),
 
-    with bandwidth h = scale * bandwidth. It stays the same when all matrices are inverted, multiplied by one positive
-    number, or turned, :math:`A \to Q A Q^\top` with orthogonal Q. Under other congruences :math:`A \to M A M^\top` it
-    changes: no Gaussian kernel of the affine-invariant distance is positive semidefinite at every bandwidth.
+    with bandwidth h = scale * bandwidth. It stays the same when all matrices are inverted, multiplied by
+    one positive number, or turned, :math:`A \to Q A Q^\top` with orthogonal Q. Under other congruences
+    :math:`A \to M A M^\top` it changes: no Gaussian kernel of the affine-invariant distance is positive
+    semidefinite at every bandwidth.
 
     Parameters
     ----------
@@ -251,7 +253,8 @@ class PositiveDefinite(Algebra):
 
     Notes
     -----
-    Values are matrices ``(n, d, d)``, or rows ``(n, d * d)`` of their entries: a `kernelbp.Model` takes the rows.
+    Values are matrices ``(n, d, d)``, or rows ``(n, d * d)`` of their entries: a `kernelbp.Model` takes the
+    rows.
 
     Examples
     --------
@@ -387,12 +390,13 @@ class Kendall(Rankings):
     .. math:: k(x, y) = (\text{pairs of items in the same order} - \text{pairs in the other})
               / \sqrt{P(x) P(y)},
 
-    with P the number of pairs that are not tied: Kendall's tau-b, 1 for equal rankings and -1 for reversed ones
-    (Jiao and Vert, 2015). Renaming the items changes nothing.
+    with P the number of pairs that are not tied: Kendall's tau-b, 1 for equal rankings and -1 for reversed
+    ones (Jiao and Vert, 2015). Renaming the items changes nothing.
 
     Notes
     -----
-    Values are rank vectors ``(n, items)``: entry i is the rank of item i, and only the order of entries matters.
+    Values are rank vectors ``(n, items)``: entry i is the rank of item i, and only the order of entries
+    matters.
     Equal entries are ties. A permutation given as the list of its items in order is another thing:
     ``numpy.argsort`` turns the one into the other.
 
@@ -479,8 +483,9 @@ def frechet_mean(points: Any, weights: Any, *, sign_free: bool = False) -> Matri
 
     .. math:: \arg\min_z \sum_j w_j \, \angle(z, x_j)^2
 
-    By steps along the mean of the logarithms, from the normalised mean (the principal axis where signs are free): a
-    local minimum, and the only one where the weighted points lie within a quarter turn of each other.
+    By steps along the mean of the logarithms, from the normalised mean (the principal axis where signs are
+    free): a local minimum, and the only one where the weighted points lie within a quarter turn of each
+    other.
 
     Parameters
     ----------
@@ -652,8 +657,9 @@ SPACE = re.compile(r"(\w+)\((\d{0,4})\)")
 class Geometric(Algebra):
     r"""Heat and Matérn kernels of the GeometricKernels library, on the manifolds it knows.
 
-    Needs ``pip install "kernelbp[manifolds]"``. For rotations, spheres and angles `Rotation`, `Sphere` and `Torus` have
-    closed forms and need nothing; this is for Matérn smoothness, and for spaces they do not cover.
+    Needs ``pip install "kernelbp[manifolds]"``. For rotations, spheres and angles `Rotation`, `Sphere` and
+    `Torus` have closed forms and need nothing; this is for Matérn smoothness, and for spaces they do not
+    cover.
 
     Parameters
     ----------
@@ -667,8 +673,9 @@ class Geometric(Algebra):
 
     Notes
     -----
-    Values are rows; matrices come as ``(n, r, c)`` or as rows ``(n, r * c)`` of their entries. Kernels on the spaces
-    without bound, "Hyperbolic" and "PositiveDefinite", are made of random features, with a fixed seed.
+    Values are rows; matrices come as ``(n, r, c)`` or as rows ``(n, r * c)`` of their entries. Kernels on
+    the spaces without bound, "Hyperbolic" and "PositiveDefinite", are made of random features, with a fixed
+    seed.
     """
 
     space: Any

@@ -95,9 +95,9 @@ class RandomProjection(Algebra):
     def decode(self, projected: Any, labels: Any, size: Any) -> NDArray[Any]:
         """The label sets whose projections are nearest to given vectors: orthogonal matching pursuit.
 
-        One label after another is added, that whose column of A explains most of what is left; labels that end with
-        a weight of 0 or less are dropped. So a set can be found that was never seen whole (Hsu, Kakade, Langford
-        and Zhang, 2009; the paper's appendix 4).
+        One label after another is added, that whose column of A explains most of what is left; labels that
+        end with a weight of 0 or less are dropped. So a set can be found that was never seen whole (Hsu,
+        Kakade, Langford and Zhang, 2009; the paper's appendix 4).
 
         Parameters
         ----------
@@ -162,8 +162,9 @@ class RandomProjection(Algebra):
     def centre(self, values: Any, weights: Any) -> NDArray[Any]:
         """For weights ``(nodes, n)`` the sets decoded from the mean projection of n label sets.
 
-        As many labels are sought as a set has on average under the weights, at least one, among those the values have.
-        The answer has the form of the values: frozensets ``(nodes,)``, or 0/1 rows ``(nodes, labels)``.
+        As many labels are sought as a set has on average under the weights, at least one, among those the
+        values have. The answer has the form of the values: frozensets ``(nodes,)``, or 0/1 rows ``(nodes,
+        labels)``.
         """
         count, sets, labels = _members(values, "values")
         given = np.atleast_2d(np.asarray(weights, dtype=np.float64))

@@ -34,8 +34,8 @@ class Record(Algebra):
     Notes
     -----
     Values are tuples or named tuples with an entry for each field, in order; mappings with a value for each name; or,
-    where all fields are numbers, rows ``(n, fields)`` of a numeric array. Tuples are what equal values are merged
-    and models are stored by.
+    where all fields are numbers, rows ``(n, fields)`` of a numeric array. Tuples are what equal values are
+    merged and models are stored by.
 
     Examples
     --------

@@ -38,8 +38,9 @@ class Jaccard(Algebra):
 
     .. math:: k(A, B) = \frac{|A \cap B|}{|A \cup B|},
 
-    and 1 for two empty sets. Values are a sequence of n collections of hashable members (frozensets, so that equal
-    ones are merged and a model can be stored), in any order, a repeated member counted once; or a numeric array
+    and 1 for two empty sets. Values are a sequence of n collections of hashable members (frozensets, so
+    that equal ones are merged and a model can be stored), in any order, a repeated member counted once; or
+    a numeric array
     ``(n, members)`` of 0/1 indicator rows.
 
     Examples
@@ -91,7 +92,8 @@ class Tanimoto(Algebra):
 
     .. math:: k(x, y) = \frac{\langle x, y \rangle}{\lVert x \rVert^2 + \lVert y \rVert^2 - \langle x, y \rangle},
 
-    and 1 for two vectors of zeros. Values are rows ``(n, d)`` of numbers of at least 0. On 0/1 rows it is `Jaccard`.
+    and 1 for two vectors of zeros. Values are rows ``(n, d)`` of numbers of at least 0. On 0/1 rows it is
+    `Jaccard`.
 
     Examples
     --------
@@ -133,8 +135,8 @@ class ChiSquare(Algebra):
 
     .. math:: k(x, y) = \exp\left( -\sigma \sum_j \frac{(x_j - y_j)^2}{x_j + y_j} \right),
 
-    where a bin empty in both counts nothing. Values are rows ``(n, bins)`` of counts or shares of at least 0; of counts
-    the total matters, of shares it is the same for all.
+    where a bin empty in both counts nothing. Values are rows ``(n, bins)`` of counts or shares of at least
+    0; of counts the total matters, of shares it is the same for all.
 
     Parameters
     ----------
@@ -193,8 +195,8 @@ class ChiSquare(Algebra):
 class Intersection(Algebra):
     r"""What two histograms have in common, :math:`k(x, y) = \sum_j \min(x_j, y_j)`.
 
-    Values are rows ``(n, bins)`` of counts or shares of at least 0. Of shares, which sum to one, it is one on the
-    diagonal.
+    Values are rows ``(n, bins)`` of counts or shares of at least 0. Of shares, which sum to one, it is one
+    on the diagonal.
 
     Examples
     --------

@@ -24,6 +24,7 @@ from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels.algebra import Composite, Power, Product, Scaled, Sum
 from kernelbp.kernels.contract import SCIKIT_LEARN_MODULE, Kernel, is_scikit_learn, require_kernel
 from kernelbp.kernels.finite import Delta
+from kernelbp.kernels.graphs import ShortestPath, WeisfeilerLehman
 from kernelbp.kernels.groups import Geometric, Kendall, Mallows, PositiveDefinite, Rotation, Torus
 from kernelbp.kernels.inputs import describe, nonnegative_number, positive_number
 from kernelbp.kernels.labels import RandomProjection
@@ -31,6 +32,7 @@ from kernelbp.kernels.precomputed import Precomputed
 from kernelbp.kernels.records import Record
 from kernelbp.kernels.sets import ChiSquare, Intersection, Jaccard, Tanimoto
 from kernelbp.kernels.sphere import Sphere
+from kernelbp.kernels.strings import LocalAlignment, Mismatch, Spectrum, Subsequence
 from kernelbp.kernels.vectors import Gaussian, Linear
 
 MAX_DEPTH = 50
@@ -49,7 +51,9 @@ OWN: dict[str, type[Any]] = {
         Jaccard,
         Kendall,
         Linear,
+        LocalAlignment,
         Mallows,
+        Mismatch,
         PositiveDefinite,
         Power,
         Precomputed,
@@ -58,10 +62,14 @@ OWN: dict[str, type[Any]] = {
         Record,
         Rotation,
         Scaled,
+        ShortestPath,
+        Spectrum,
         Sphere,
+        Subsequence,
         Sum,
         Tanimoto,
         Torus,
+        WeisfeilerLehman,
     )
 }
 
@@ -117,7 +125,8 @@ def _written(kernel: Kernel, depth: int) -> dict[str, Any]:
         )
     name = type(kernel).__name__
     if OWN.get(name) is type(kernel):
-        given = {field.name: getattr(kernel, field.name) for field in fields(kernel)}  # type: ignore[arg-type]
+        given = {field.name: getattr(kernel, field.name) for field in fields(kernel)}  # type:
+        ignore[arg-type]
         if isinstance(kernel, Precomputed):
             given = _written_matrix(kernel.matrix)
         if isinstance(kernel, Geometric) and not isinstance(kernel.space, str):

@@ -642,9 +642,9 @@ def _with_islands(
     """Set to one what two equal strings without anything to compare have in common."""
     others = left if right is None else right
     places: dict[bytes, list[int]] = {}
-    for number in np.flatnonzero(right_empty):
+    for number in np.flatnonzero(right_empty).tolist():
         places.setdefault(others.content(number), []).append(number)
-    for number in np.flatnonzero(left_empty):
+    for number in np.flatnonzero(left_empty).tolist():
         block[number, places.get(left.content(number), [])] = 1.0
     return block
 

@@ -82,7 +82,7 @@ def _subsequences(
         state[along:] = 0.0
         state[before] = 1.0
         for b in range(positions):
-            _match(left, a, right, b, weights, state, match)
+            _match(left, a, right, b, weights, state, match)  # type: ignore[call-arg]
             for i in range(0 if shorter else length - 1, length):
                 _add_product(state, total, match, before + i)
             for i in range(length - 1, 0, -1):
@@ -197,7 +197,7 @@ def _alignments(
     for a in range(left.shape[0]):
         state[2:] = 0.0
         for b in range(positions):
-            _align(left, a, right, b, state, room, same, other, opened, extended)
+            _align(left, a, right, b, state, room, same, other, opened, extended)  # type: ignore[call-arg]
         for lane in range(LANES):
             if most[lane] > LARGE:
                 scalings[lane] += 1.0

@@ -555,7 +555,7 @@ def _calibrate(
     logs: Matrix, measures: sparse.csr_array, prior: Matrix, refined: tuple[float, ...] = REFINED
 ) -> Calibration:
     """The temperature and share with the best held-out score, for log ratios (n, q) of n pairs."""
-    shares = np.asarray(SHARES)
+    shares, dense = np.asarray(SHARES), measures.toarray()
     found: dict[float, tuple[float, float, Matrix]] = {}
 
     def score(temperature: float) -> float:
@@ -564,7 +564,7 @@ def _calibrate(
             factors = _matched(ratio, prior)
             ratio *= factors
             ratio /= ratio @ prior[:, None]
-            value = np.asarray(measures.multiply(ratio).sum(axis=1)).reshape(-1, 1)
+            value = np.einsum("ij,ij->i", dense, ratio)[:, None]
             scores = np.log((1 - shares) * value + shares).mean(axis=0)
             best = int(np.argmax(scores))
             found[temperature] = float(scores[best]), float(shares[best]), factors

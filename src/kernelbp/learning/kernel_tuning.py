@@ -1,14 +1,14 @@
 r"""Any kernel's parameters by cross-validation: how well values, compared so, tell about their partners.
 
 With pairs :math:`(x_i, y_i)` and a fixed kernel l on the partners, the conditional embedding of y given x is
-:math:`\mu_{Y|x} = \sum_i \beta_i(x)\, l(y_i, \cdot)` with :math:`\beta(x) = (K + \lambda m I)^{-1} k(x)` (the paper's Section
-3). On held-out pairs it is judged by
+:math:`\mu_{Y|x} = \sum_i \beta_i(x)\, l(y_i, \cdot)` with :math:`\beta(x) = (K + \lambda m I)^{-1} k(x)`
+(the paper's Section 3). On held-out pairs it is judged by
 
 .. math:: \lVert l(y, \cdot) - \mu_{Y|x} \rVert^2,
 
-whose expectation is least at the true conditional embedding: a proper score that needs no density and so serves
-every domain (Grünewälder et al., 2012). It is reported as the share explained, 1 - loss / (loss of the marginal
-embedding): 0 says nothing about the partner, 1 says all.
+whose expectation is least at the true conditional embedding: a proper score that needs no density and so
+serves every domain (Grünewälder et al., 2012). It is reported as the share explained, 1 - loss / (loss of
+the marginal embedding): 0 says nothing about the partner, 1 says all.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def tune(
     Parameters
     ----------
     kernel : Kernel
-        Of the values X; one of scikit-learn or of your own will do, if it is a dataclass, has ``get_params`` and
+        Of the values X; one of scikit-learn or of your own will do, if it is a dataclass, has
+        ``get_params`` and
         ``set_params``, or keeps its parameters as attributes.
     X, Y : m values each
         Pairs of related values: the two ends of a relation, or a hidden value's reading and the hidden value.
@@ -83,8 +84,8 @@ def tune(
         ``"fields.angle.concentration"``. By default multiples, from a tenth to ten times, of whatever the data
         resolve ("median").
     partner : Kernel, optional
-        That of Y, which judges and is not changed; by default `kernel` as resolved on Y, for a relation of a variable
-        with itself.
+        That of Y, which judges and is not changed; by default `kernel` as resolved on Y, for a relation of
+        a variable with itself.
     folds : int
         At least 2.
     most : int

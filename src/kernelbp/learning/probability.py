@@ -84,7 +84,8 @@ def default_budget(examples: VariableExamples) -> int:
     total = examples.counts.sum()
     if examples.kind.form == "scalar":
         repeated = total >= REPEATS * len(examples.values)
-        return int(np.clip(round((4.2 if repeated else 11.0) * total ** (1 / 6)), 16, 64))
+        # In eights: as many float32 values as a vector register holds.
+        return int(np.clip(8 * round((4.2 if repeated else 11.0) * total ** (1 / 6) / 8), 16, 64))
     return int(np.clip(round(4 * total ** (1 / 3)), 32, 128))
 
 
