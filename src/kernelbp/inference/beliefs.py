@@ -348,7 +348,9 @@ class VariableBeliefs:
     def _log_block(self, points: Column, interpolation: Matrix, begin: int, end: int) -> Matrix:
         source, variable = self._source, self._number
         start, messages = source.wiring.start[variable], source.state.messages[variable]
-        logs, negative = source.evidence.log_at(source.operators, variable, begin, end, points, len(points))
+        logs, negative = source.evidence.log_at(
+            source.operators, variable, begin, end, points, len(points), messages.dtype
+        )
         rows = slice(int(start[begin]), int(start[end]))
         if rows.stop > rows.start:
             arriving = messages[rows] @ interpolation.T
@@ -389,12 +391,14 @@ class VariableBeliefs:
         weights = self._marginal.weights
         for part, logs in self._log_products(self._marginal.atoms):
             with np.errstate(divide="ignore"):
-                logs += np.log(weights)
+                logs += np.log(weights).astype(logs.dtype)
             largest = logs.max(axis=1, keepdims=True)
             lost = ~np.isfinite(largest[:, 0])
-            mass = np.exp(logs - np.where(lost[:, None], 0.0, largest))
+            logs -= np.where(lost[:, None], 0.0, largest)
+            mass = np.exp(logs, out=logs).astype(np.float64)
             mass[lost] = weights
-            yield part, mass / mass.sum(axis=1, keepdims=True)
+            mass /= mass.sum(axis=1, keepdims=True)
+            yield part, mass
 
     def _collect(self, reduce: Callable[[Matrix], Matrix]) -> Matrix:
         parts = [reduce(mass) for _, mass in self._masses()]

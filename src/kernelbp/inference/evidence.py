@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from kernelbp.errors import InputError
 from kernelbp.graph import Fixed, Graph, Readings, Softened
@@ -115,27 +115,47 @@ class Evidence:
     fixed: tuple[FixedNodes, ...]
 
     def log_at(
-        self, operators: Operators, variable: int, begin: int, end: int, points: Column | None, size: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        self,
+        operators: Operators,
+        variable: int,
+        begin: int,
+        end: int,
+        points: Column | None,
+        size: int,
+        dtype: DTypeLike = np.float64,
+    ) -> tuple[Array, NDArray[np.bool_]]:
         """Log magnitude and sign of the product of all evidence at nodes begin ... end, each (n, size).
 
         Evidence that is nowhere above rounding error (an observation unlike all training values) says
         nothing.
         """
-        logs = np.zeros((end - begin, size))
+        logs = np.zeros((end - begin, size), dtype=dtype)
         negative = np.zeros((end - begin, size), dtype=bool)
         for piece in self.pieces[variable]:
             low, high = np.searchsorted(piece.nodes, [begin, end])
             if low == high:
                 continue
             values = np.asarray(piece.at(operators, slice(low, high), points), dtype=np.float64)
-            largest = np.abs(values).max(axis=1, keepdims=True)
+            if operators.signed:
+                below, values = values < 0, np.abs(values)
+            largest = values.max(axis=1, keepdims=True)
             if isinstance(piece, Observed):
                 values[largest[:, 0] <= SILENCE] = 1.0
-            magnitude = np.log(np.maximum(np.abs(values), np.finfo(np.float64).tiny))
-            at, first = np.unique(piece.nodes[low:high] - begin, return_index=True)
+            # Single precision has logarithms four times as fast, but no numbers as small: scaled first.
+            scale = np.where(largest > SILENCE, largest, 1.0)
+            magnitude = (values / scale).astype(dtype)
+            np.log(np.maximum(magnitude, np.finfo(magnitude.dtype).tiny, out=magnitude), out=magnitude)
+            magnitude += np.log(scale).astype(dtype)
+            nodes = piece.nodes[low:high] - begin
+            if len(nodes) == end - begin and (nodes == np.arange(end - begin)).all():
+                logs += magnitude
+                if operators.signed:
+                    negative ^= below
+                continue
+            at, first = np.unique(nodes, return_index=True)
             logs[at] += np.add.reduceat(magnitude, first, axis=0)
-            negative[at] ^= np.add.reduceat(values < 0, first, axis=0, dtype=np.int32) % 2 == 1
+            if operators.signed:
+                negative[at] ^= np.add.reduceat(below, first, axis=0, dtype=np.int32) % 2 == 1
         return logs, negative
 
 

@@ -1,7 +1,7 @@
 """Beliefs read on domains that have no mean and no density: uncertainty, distances, centres.
 
-Functions of the beliefs of one variable and of its kernel. They use the public face of `VariableBeliefs` only:
-`probabilities`, `atoms`, `mode`. What a kernel offers is taken up where it does:
+Functions of the beliefs of one variable and of its kernel. They use the public face of `VariableBeliefs`
+only: `probabilities`, `atoms`, `mode`. What a kernel offers is taken up where it does:
 
 ``distance(X, Y)``
     distances ``(n, m)`` in the domain's own units: radians, pairs of items, ...;
@@ -52,9 +52,8 @@ def entropy(beliefs: Readable) -> Matrix:
     """How undecided each belief is, in nats, shape (nodes,).
 
     The entropy of the probabilities on the atoms: 0 where one value has all of it, the logarithm of the
-    number of
-    atoms where all are alike. For numbers it depends on how finely the atoms tabulate them; compare nodes by it,
-    not variables.
+    number of atoms where all are alike. For numbers it depends on how finely the atoms tabulate them; compare
+    nodes by it, not variables.
 
     Parameters
     ----------
@@ -91,10 +90,12 @@ def expected_distance(beliefs: Readable, kernel: Kernel, to: Any = None) -> Matr
     >>> import kernelbp as kb
     >>> from kernelbp.inference.reading import expected_distance
     >>> model = kb.Model({"sky": kb.kernels.Delta()}, {"then": kb.Relation("sky", "sky")}, mixing=0.0)
-    >>> model = model.fit({"then": (["sun", "sun", "sun", "rain"], ["sun", "rain", "sun", "rain"])})
+    >>> today = ["sun"] * 4 + ["rain"] * 4
+    >>> tomorrow = ["sun", "sun", "sun", "rain", "rain", "rain", "rain", "sun"]
     >>> chain = kb.Graph.chain(2, variable="sky", relation="then").fix([0], ["sun"])
-    >>> expected_distance(model.infer(chain)["sky"], kb.kernels.Delta()).round(3)
-    array([0.   , 0.333])
+    >>> beliefs = model.fit({"then": (today, tomorrow)}).infer(chain)
+    >>> expected_distance(beliefs["sky"], kb.kernels.Delta()).round(3)
+    array([0.  , 0.25])
     """
     mass, atoms = beliefs.probabilities(), beliefs.atoms
     if to is None:
