@@ -88,17 +88,18 @@ def test_mismatches_within_an_alphabet_keep_the_contract(mismatches: int) -> Non
 def test_equal_strings_are_alike_and_others_less(kernel: StringKernel) -> None:
     block = kernel(WORDS)
     same = Delta()(WORDS) == 1.0
-    assert (block[same] == pytest.approx(1.0, abs=1e-12)) and (block >= 0).all()
-    # "aaaaaaaaaa" has the single piece "a", as "a" has
-    assert (block[~same] <= 1.0).all() and block[5, 6] > block[5, 8]
+    np.testing.assert_allclose(block[same], 1.0, rtol=0, atol=1e-12)
+    assert (block >= 0).all() and (block[~same] <= 1.0).all()
+    banana, bananas, japanese = 5, 6, 8
+    assert block[banana, bananas] > block[banana, japanese]
 
 
 @every_kernel
 def test_a_pair_does_not_depend_on_its_company(kernel: StringKernel) -> None:
-    left, right = DNA[:23], DNA[20:41]
+    left, right = DNA[:9], DNA[5:23]
     alone = np.array([[kernel([x], [y])[0, 0] for y in right] for x in left])
     np.testing.assert_allclose(kernel(left, right), alone, rtol=0, atol=1e-14)
-    np.testing.assert_allclose(kernel(DNA)[:23, 20:41], alone, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(kernel(DNA)[:9, 5:23], alone, rtol=0, atol=1e-12)
 
 
 @every_kernel
@@ -149,13 +150,11 @@ def test_spectrum_equals_enumeration(x: str, y: str, k: int) -> None:
 
 
 def test_long_pieces_of_many_symbols_are_told_apart() -> None:
-    # 40 symbols out of hundreds do not fit a single integer
+    # 40 symbols out of hundreds do not fit a single integer; 6 of 21 pieces miss the place that differs
     base = RANDOM.integers(0, 500, size=60)
     other = base.copy()
-    other[45] += 1
-    assert Spectrum(40)([base], [other])[0, 0] == pytest.approx(
-        shared_pieces(40)(bytes(45), bytes(45)) ** 0.0 * 6 / 21
-    )
+    other[45] = 500
+    assert Spectrum(40)([base], [other])[0, 0] == pytest.approx(6 / 21)
 
 
 def shared_neighbours(k: int, mismatches: int, alphabet: str) -> Any:
@@ -335,13 +334,13 @@ def test_long_strings_have_their_place(kernel: StringKernel) -> None:
 
 
 def test_many_subsequences_neither_over_nor_underflow() -> None:
-    # C(400, 200) is 1e119, and its square times itself beyond any float
-    run = ["a" * 400, "a" * 399]
-    assert Subsequence(200, 1.0)(run)[0, 1] == pytest.approx(1.0)
-    distinct = np.arange(400)[None]
-    assert Subsequence(200, 0.001)(distinct, distinct)[0, 0] == pytest.approx(1.0)
-    with pytest.raises(UnsupportedError, match=r"400 symbols\) takes it beyond the range of float64"):
-        Subsequence(300, 1.0, shorter=True)(run)
+    # a run of 520 has C(520, 260) = 1e155 subsequences of 260 symbols, too many to be squared
+    run = ["a" * 520, "a" * 520]
+    assert Subsequence(260, 1.0)(run[:1], run[1:])[0, 0] == pytest.approx(1.0)
+    rare = np.arange(150)[None]
+    assert Subsequence(100, 0.001)(rare, rare)[0, 0] == pytest.approx(1.0)
+    with pytest.raises(UnsupportedError, match=r"\(520 symbols\) takes it beyond the range of float64"):
+        Subsequence(260, 1.0, shorter=True)(run[:1], run[1:])
 
 
 # words of complaint
@@ -404,7 +403,7 @@ def test_text_is_not_compared_with_numbers() -> None:
 
 def test_symbols_outside_the_alphabet_are_refused() -> None:
     with pytest.raises(
-        InputError, match="words: expected symbols of the alphabet str 'ACGT', got N at position 1"
+        InputError, match="words: expected symbols of the alphabet str 'ACGT', got 'N' at position 1"
     ):
         Mismatch(3, 1, "ACGT").check_values(["ACG", "ANG"], "words")
     with pytest.raises(InputError, match="X: expected text, as the alphabet of"):
@@ -418,7 +417,7 @@ def test_symbols_outside_the_alphabet_are_refused() -> None:
 LETTERS = "abcdef"
 """Few, so that words lie close together and a typo often makes one look like another."""
 ADVANTAGE = 0.05
-"""Share of words by which belief propagation must win; it does by 0.09 to 0.22 at these seeds."""
+"""Share of words by which belief propagation must win; over the first six seeds it did by 0.067 to 0.187."""
 
 
 def edited(word: str, random: np.random.Generator) -> str:
@@ -470,8 +469,8 @@ def word_model(kernel: StringKernel, passed: list[str], typed: list[str]) -> kb.
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_words_of_a_walk_are_recovered_from_typos(seed: int) -> None:
-    source, kernel = WordWalk(seed), LocalAlignment()
-    model = word_model(kernel, *source.walk(800))
+    source, kernel = WordWalk(seed), Subsequence(3, 0.5, shorter=True)
+    model = word_model(kernel, *source.walk(1500))
     truth, typed = source.walk(300)
     chain = kb.Graph.chain(300, variable="word", relation="next").observe("typed as", typed)
     lone = kb.Graph.from_edges([], variables=["word"] * 300).observe("typed as", typed)
@@ -492,9 +491,7 @@ def test_words_of_a_walk_are_recovered_from_typos(seed: int) -> None:
     assert right(beliefs.mode()) > max(rivals.values()) + ADVANTAGE, rivals
 
     places = [beliefs.atoms.tolist().index(word) for word in truth]
-    told, alone = (
-        b.expect(lambda atoms: np.eye(len(atoms)))[np.arange(300), places] for b in (beliefs, without)
-    )
+    told, alone = (b.probabilities()[np.arange(300), places] for b in (beliefs, without))
     assert np.log(told).mean() > np.log(alone).mean() + 0.3
 
 

@@ -85,7 +85,8 @@ def _subsequences(
             _match(left, a, right, b, weights, state, match)  # type: ignore[call-arg]
             for i in range(0 if shorter else length - 1, length):
                 _add_product(state, total, match, before + i)
-            for i in range(length - 1, 0, -1):
+            # no more symbols can have matched than there have been
+            for i in range(min(length - 1, a + 1, b + 1), 0, -1):
                 _grow(state, along + i, before + i, match, room, b * length + i, decay)
     return state[total]
 
