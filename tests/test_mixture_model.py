@@ -104,7 +104,7 @@ def test_known_linear_gaussian_tree_agrees_and_errors_fall_with_the_root_of_n() 
     means, deviations = exact_moments(READINGS, 0.0)
     graph = tree().observe("seen", READINGS)
     errors, biases = {}, {}
-    for size in (12, 108):
+    for size in (8, 72):
         fitted = model(n_samples=size, belief_samples=4 * size).fit()
         found = np.array([(b.mean(), b.std()) for b in (fitted.infer(graph, seed=s) for s in range(20))])
         errors[size] = np.sqrt(((found - (means, deviations)) ** 2).mean(axis=(0, 2)))
@@ -112,10 +112,10 @@ def test_known_linear_gaussian_tree_agrees_and_errors_fall_with_the_root_of_n() 
     # Means are within four of their own standard errors. A product of noisy mixtures is too narrow by the order of
     # 1 / (n h), n^(-4/5) with Silverman's bandwidth h, so that bias must fall faster than the noise does.
     error = found.std(axis=0, ddof=1) / np.sqrt(20)
-    assert (np.abs(biases[108][0]) < 4 * error[0]).all()
-    assert (np.abs(biases[108][1]) < np.abs(biases[12][1]) / 3 + 4 * error[1]).all()
+    assert (np.abs(biases[72][0]) < 4 * error[0]).all()
+    assert (np.abs(biases[72][1]) < np.abs(biases[8][1]) / 3 + 4 * error[1]).all()
     # n^(-1/2): nine times the samples, a third of the error; twenty seeds tell it to about a quarter.
-    rates = errors[12] / errors[108]
+    rates = errors[8] / errors[72]
     assert ((rates > 2.2) & (rates < 4.2)).all(), errors
 
 
@@ -135,7 +135,7 @@ def test_samplers_agree_on_beliefs() -> None:
     means, _ = exact_moments(READINGS, 0.0)
     graph = tree().observe("seen", READINGS)
     for sampler in ("exact", "gibbs", "multiscale", "epsilon"):
-        fitted = model(n_samples=24, belief_samples=200, sampler=sampler).fit()
+        fitted = model(n_samples=16, belief_samples=100, sampler=sampler).fit()
         found = np.array([fitted.infer(graph, seed=s).mean() for s in range(8)])
         error = found.std(axis=0, ddof=1) / np.sqrt(8)
         # Seven degrees of freedom: Student's t beyond 5.4 has probability 0.001.

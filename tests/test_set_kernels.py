@@ -189,7 +189,7 @@ assert len(set(TOPICS)) == 12
 
 
 def _network(nodes: int, seed: int) -> tuple[Any, Any]:
-    """A citation network with hubs: a new node cites two, rather those much cited and of its own label set."""
+    """A citation network with hubs: a new node cites two, rather those much cited and of its own set."""
     random = np.random.default_rng(seed)
     topic = random.integers(12, size=nodes)
     degree, edges = np.ones(nodes), []

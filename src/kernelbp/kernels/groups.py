@@ -34,7 +34,7 @@ from kernelbp.kernels.vectors import distances, gaussian_of_distances, typical_s
 Matrix = NDArray[np.float64]
 
 TOLERANCE = 1e-6
-"""How far a rotation may be from one, and a symmetric matrix from its transpose: rounding of single precision."""
+"""How far a rotation may be from one, a symmetric matrix from its transpose: rounding of single precision."""
 CELLS = 1 << 21
 """Cells of an intermediate array made at a time."""
 MOST_STEPS = 100
@@ -45,7 +45,7 @@ STEP = 1e-10
 
 @dataclass(frozen=True)
 class Concentrated(Algebra):
-    r"""Kernels :math:`\exp(-\sigma \lVert f(x) - f(y) \rVert^2 / 2)` of features on which the group acts by turning."""
+    r"""Kernels :math:`\exp(-\sigma \lVert f(x) - f(y) \rVert^2 / 2)`, of features that the group turns."""
 
     concentration: float | Literal["median"] = "median"
 
@@ -213,7 +213,7 @@ class Torus(Concentrated):
         return finite_rows(values, name)
 
     def distance(self, X: Any, Y: Any = None) -> Matrix:
-        """Distances ``(n, m)`` the short way round, in the units of the values; over several angles Euclidean."""
+        """Distances ``(n, m)`` the short way round, in units of the values; of several angles Euclidean."""
         left, right = row_pair(X, Y)
         total = np.zeros((len(left), len(right)))
         for x, y in zip(left.T, right.T, strict=True):
@@ -321,7 +321,7 @@ class PositiveDefinite(Algebra):
         return cdist(*row_pair(left, left if Y is None else self.features(Y, "Y")))
 
     def centre(self, values: Any, weights: Any) -> Matrix:
-        """Log-Euclidean means ``(nodes, d * d)`` of n matrices, for weights ``(nodes, n)``: their Frechet means."""
+        """Frechet means ``(nodes, d * d)`` of n matrices, for weights ``(nodes, n)``: exp of the mean log."""
         logs = self.features(values)
         size = math.isqrt(logs.shape[1])
         mean = (_checked_weights(weights, len(logs)) @ logs).reshape(-1, size, size)
@@ -396,8 +396,7 @@ class Kendall(Rankings):
     Notes
     -----
     Values are rank vectors ``(n, items)``: entry i is the rank of item i, and only the order of entries
-    matters.
-    Equal entries are ties. A permutation given as the list of its items in order is another thing:
+    matters. Equal entries are ties. A permutation given as the list of its items in order is another thing:
     ``numpy.argsort`` turns the one into the other.
 
     Examples
@@ -484,8 +483,8 @@ def frechet_mean(points: Any, weights: Any, *, sign_free: bool = False) -> Matri
     .. math:: \arg\min_z \sum_j w_j \, \angle(z, x_j)^2
 
     By steps along the mean of the logarithms, from the normalised mean (the principal axis where signs are
-    free): a local minimum, and the only one where the weighted points lie within a quarter turn of each
-    other.
+    free): a local minimum, and the only one where the weighted points lie within a quarter turn of some
+    point.
 
     Parameters
     ----------
@@ -540,7 +539,7 @@ def _means_of_block(rows: Matrix, weights: Matrix, sign_free: bool) -> Matrix:
 
 
 def _angle_over_sine(cosines: Matrix) -> Matrix:
-    """The factor that makes a tangent of a chord: angle / sin(angle); 0 at opposite points, which pull no way."""
+    """What makes a tangent of a chord: angle / sin(angle); 0 at opposite points, which pull no way."""
     angle = np.arccos(cosines)
     sine = np.sqrt(1.0 - cosines**2)
     safe = sine > TOLERANCE
@@ -638,7 +637,7 @@ def _strict_pairs(rows: Matrix) -> Matrix:
 
 
 def _pair_products(left: Matrix, right: Matrix) -> tuple[Matrix, Matrix]:
-    """For n rankings against m, ``(n, m)`` each: pairs tied in neither, and those in the same order less the others."""
+    """For n rankings against m: pairs tied in neither, and those in one order less the others."""
     both, same = np.zeros((len(left), len(right))), np.zeros((len(left), len(right)))
     count = max(len(left), len(right))
     for ours, theirs in zip(_signs(left, count), _signs(right, count), strict=True):
@@ -648,7 +647,7 @@ def _pair_products(left: Matrix, right: Matrix) -> tuple[Matrix, Matrix]:
     return both, same
 
 
-SPACES = ("Circle", "Hypercube", "Hyperbolic", "Hypersphere", "PositiveDefinite", "SpecialOrthogonal")
+SPACES = ("Circle", "Hypercube", "Hypersphere", "SpecialOrthogonal")
 """Spaces of GeometricKernels that can be named, and so stored."""
 SPACE = re.compile(r"(\w+)\((\d{0,4})\)")
 
@@ -664,18 +663,24 @@ class Geometric(Algebra):
     Parameters
     ----------
     space : str or a kernel of GeometricKernels
-        "Circle()", "Hypersphere(d)" in d + 1 coordinates, "SpecialOrthogonal(n)", "Hypercube(d)", "Hyperbolic(d)" or
-        "PositiveDefinite(n)". Of a kernel given in its place, one on a graph or a mesh for instance, a model file keeps
-        nothing: it must be handed to `kernelbp.Model.load` again.
+        "Circle()", "Hypersphere(d)" in d + 1 coordinates, "SpecialOrthogonal(n)" or "Hypercube(d)". Of a
+        kernel given in its place, one on a graph or a mesh for instance, a model file keeps nothing: it must
+        be handed to `kernelbp.Model.load` again.
     lengthscale : float
     smoothness : float
         Matérn's nu; infinite for the heat kernel.
 
     Notes
     -----
-    Values are rows; matrices come as ``(n, r, c)`` or as rows ``(n, r * c)`` of their entries. Kernels on
-    the spaces without bound, "Hyperbolic" and "PositiveDefinite", are made of random features, with a fixed
-    seed.
+    Values are rows; matrices come as ``(n, r, c)`` or as rows ``(n, r * c)`` of their entries. The library's
+    kernels on spaces without bound (hyperbolic space, positive definite matrices) draw random features anew
+    in every call, which takes seconds: too slow to learn with.
+
+    Examples
+    --------
+    >>> from kernelbp.kernels import Geometric
+    >>> Geometric("Hypersphere(2)", lengthscale=0.5, smoothness=2.5)
+    Geometric(space='Hypersphere(2)', lengthscale=0.5, smoothness=2.5)
     """
 
     space: Any
@@ -692,12 +697,13 @@ class Geometric(Algebra):
             found = SPACE.fullmatch(self.space)
             if found is None or found[1] not in SPACES or (found[1] == "Circle") != (found[2] == ""):
                 raise InputError(
-                    f"space: expected a kernel of GeometricKernels or one of {', '.join(SPACES)} with its size in "
-                    f"brackets, such as 'Hypersphere(2)', got {self.space!r}"
+                    f"space: expected a kernel of GeometricKernels or one of {', '.join(SPACES)} with its "
+                    f"size in brackets, such as 'Hypersphere(2)', got {self.space!r}"
                 )
         elif not all(hasattr(self.space, name) for name in ("K", "K_diag", "space")):
             raise InputError(
-                f"space: expected the name of a space or a kernel of GeometricKernels, got {describe(self.space)}"
+                "space: expected the name of a space or a kernel of GeometricKernels, "
+                f"got {describe(self.space)}"
             )
 
     def __call__(self, X: Any, Y: Any = None) -> Matrix:
@@ -753,9 +759,5 @@ def _geometric_kernel(written: str) -> Any:
         ) from None
     found = SPACE.fullmatch(written)
     assert found is not None
-    own = {"Hypercube": "HypercubeGraph", "PositiveDefinite": "SymmetricPositiveDefiniteMatrices"}
-    space = getattr(spaces, own.get(found[1], found[1]))(*([int(found[2])] if found[2] else []))
-    if found[1] in ("Hyperbolic", "PositiveDefinite"):
-        # the random features of the library are drawn from what its backend calls a key
-        return make(space, key=np.random.RandomState(0))
-    return make(space)
+    own = {"Hypercube": "HypercubeGraph"}
+    return make(getattr(spaces, own.get(found[1], found[1]))(*([int(found[2])] if found[2] else [])))

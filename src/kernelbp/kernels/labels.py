@@ -163,8 +163,8 @@ class RandomProjection(Algebra):
         """For weights ``(nodes, n)`` the sets decoded from the mean projection of n label sets.
 
         As many labels are sought as a set has on average under the weights, at least one, among those the
-        values have. The answer has the form of the values: frozensets ``(nodes,)``, or 0/1 rows ``(nodes,
-        labels)``.
+        values have. The answer has the form of the values: frozensets ``(nodes,)``, or 0/1 rows
+        ``(nodes, labels)``.
         """
         count, sets, labels = _members(values, "values")
         given = np.atleast_2d(np.asarray(weights, dtype=np.float64))

@@ -33,9 +33,9 @@ class Record(Algebra):
 
     Notes
     -----
-    Values are tuples or named tuples with an entry for each field, in order; mappings with a value for each name; or,
-    where all fields are numbers, rows ``(n, fields)`` of a numeric array. Tuples are what equal values are
-    merged and models are stored by.
+    Values are tuples or named tuples with an entry for each field, in order; mappings with a value for each
+    name; or, where all fields are numbers, rows ``(n, fields)`` of a numeric array. Equal tuples are merged
+    in learning, and models that hold them can be stored; of mappings neither is so.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Record(Algebra):
         return self._combined([kernel.diag(columns[name]) for name, kernel in self.fields.items()])
 
     def columns(self, values: Any, name: str = "values") -> dict[str, Any]:
-        """The values of each field: float rows ``(n, d)`` for numbers and vectors, else object arrays ``(n,)``."""
+        """The values of each field: float rows ``(n, d)`` of numbers and vectors, else objects ``(n,)``."""
         count = len(self.fields)
         expected = f"expected records with the fields {', '.join(self.fields)}"
         if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
@@ -138,7 +138,7 @@ class Record(Algebra):
 
 
 def _column(values: list[Any]) -> NDArray[Any]:
-    """Numbers as ``(n, 1)`` and vectors of one length as ``(n, d)`` float rows, all else as objects ``(n,)``."""
+    """Numbers and vectors of one length as float rows ``(n, d)``, all else as objects ``(n,)``."""
     kinds = set(map(type, values))
     if all(issubclass(kind, float | int | np.number | np.bool_) for kind in kinds):
         return np.asarray(values, dtype=np.float64).reshape(-1, 1)

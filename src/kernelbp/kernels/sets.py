@@ -40,8 +40,7 @@ class Jaccard(Algebra):
 
     and 1 for two empty sets. Values are a sequence of n collections of hashable members (frozensets, so
     that equal ones are merged and a model can be stored), in any order, a repeated member counted once; or
-    a numeric array
-    ``(n, members)`` of 0/1 indicator rows.
+    a numeric array ``(n, members)`` of 0/1 indicator rows.
 
     Examples
     --------
@@ -90,7 +89,8 @@ class Jaccard(Algebra):
 class Tanimoto(Algebra):
     r"""Jaccard's kernel for vectors of counts or amounts.
 
-    .. math:: k(x, y) = \frac{\langle x, y \rangle}{\lVert x \rVert^2 + \lVert y \rVert^2 - \langle x, y \rangle},
+    .. math:: k(x, y) = \frac{\langle x, y \rangle}
+              {\lVert x \rVert^2 + \lVert y \rVert^2 - \langle x, y \rangle},
 
     and 1 for two vectors of zeros. Values are rows ``(n, d)`` of numbers of at least 0. On 0/1 rows it is
     `Jaccard`.
@@ -110,8 +110,8 @@ class Tanimoto(Algebra):
         """Gram block ``(n, m)`` of ``(n, d)`` against ``(m, d)`` values."""
         left, right = row_pair(X, Y)
         sizes = np.add.outer(np.square(left).sum(axis=1), np.square(right).sum(axis=1))
-        # from differences, so that it is exactly 1 at equal rows: with s the sizes and d the distance squared,
-        # <x, y> = (s - d) / 2 and the quotient is (s - d) / (s + d)
+        # from differences, so that it is exactly 1 at equal rows: with s the sizes and d the squared
+        # distance, <x, y> = (s - d) / 2 and the quotient is (s - d) / (s + d)
         apart = cdist(left, right, "sqeuclidean") if len(left) and len(right) else np.zeros(sizes.shape)
         total = sizes + apart
         return np.where(total > 0, (sizes - apart) / np.where(total > 0, total, 1.0), 1.0)
@@ -251,13 +251,14 @@ def _amounts(values: Any, name: str) -> Matrix:
     if wrong.any():
         position = int(np.argmax(wrong))
         raise InputError(
-            f"{name}: expected counts or shares of at least 0, got {rows[position].min():g} at position {position}"
+            f"{name}: expected counts or shares of at least 0, got {rows[position].min():g} "
+            f"at position {position}"
         )
     return rows
 
 
 def _incidence(values: Any, codes: dict[Any, int], name: str) -> csr_array:
-    """Sets as 0/1 rows ``(n, members)``, sparse; members are numbered in `codes`, to which new ones are added."""
+    """Sets as sparse 0/1 rows ``(n, members)``; members are numbered in `codes`, new ones added to it."""
     expected = "expected 0/1 indicator rows (n, members) or a sequence of collections of hashable members"
     if is_numeric(values) and values.size > 0:
         if values.ndim != 2 or ((values != 0) & (values != 1)).any():

@@ -125,13 +125,12 @@ def _written(kernel: Kernel, depth: int) -> dict[str, Any]:
         )
     name = type(kernel).__name__
     if OWN.get(name) is type(kernel):
-        given = {field.name: getattr(kernel, field.name) for field in fields(kernel)}  # type:
-        ignore[arg-type]
+        given = {field.name: getattr(kernel, field.name) for field in fields(kernel)}  # type: ignore[arg-type]
         if isinstance(kernel, Precomputed):
             given = _written_matrix(kernel.matrix)
         if isinstance(kernel, Geometric) and not isinstance(kernel.space, str):
             raise UnsupportedError(
-                "kernel: Geometric made of a kernel of GeometricKernels cannot be described as data; name its space"
+                "kernel: Geometric of a kernel object cannot be described as data; name its space"
             )
         return {"name": name, "parameters": {key: _plain(value, depth) for key, value in given.items()}}
     if is_scikit_learn(kernel) and name in SCIKIT_LEARN:

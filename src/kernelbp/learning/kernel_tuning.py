@@ -75,14 +75,13 @@ def tune(
     ----------
     kernel : Kernel
         Of the values X; one of scikit-learn or of your own will do, if it is a dataclass, has
-        ``get_params`` and
-        ``set_params``, or keeps its parameters as attributes.
+        ``get_params`` and ``set_params``, or keeps its parameters as attributes.
     X, Y : m values each
         Pairs of related values: the two ends of a relation, or a hidden value's reading and the hidden value.
     parameters : mapping from name to the values to try, optional
-        All combinations are tried. Parameters of kernels within kernels are written with dots: ``"left.bandwidth"``,
-        ``"fields.angle.concentration"``. By default multiples, from a tenth to ten times, of whatever the data
-        resolve ("median").
+        All combinations are tried. Parameters of kernels within kernels are written with dots:
+        ``"left.bandwidth"``, ``"fields.angle.concentration"``. By default multiples, from a tenth to ten
+        times, of whatever the data resolve ("median").
     partner : Kernel, optional
         That of Y, which judges and is not changed; by default `kernel` as resolved on Y, for a relation of
         a variable with itself.
@@ -116,13 +115,13 @@ def tune(
     chosen = random.permutation(len(given))[:most]
     given, answers = given[chosen], answers[chosen]
     check_values(kernel, given, "X")
+    candidates = [
+        (named, _with(kernel, named)) for named in _combinations(parameters, kernel, resolve(kernel, given))
+    ]
     judge = resolve(kernel if partner is None else require_kernel(partner, "partner"), answers)
     check_values(judge, answers, "Y")
     likeness = np.asarray(judge(answers, answers), dtype=np.float64)
 
-    candidates = [
-        (named, _with(kernel, named)) for named in _combinations(parameters, kernel, resolve(kernel, given))
-    ]
     fold = np.arange(len(given)) % folds  # the pairs were shuffled when they were drawn
     scored = []
     for named, candidate in candidates:
@@ -179,7 +178,7 @@ def _combinations(
         }
         if not parameters:
             raise InputError(
-                f"parameters: {kernel!r:.80} leaves nothing to the data; name the parameters to try and their values"
+                f"parameters: {kernel!r:.80} leaves nothing to the data; name the parameters to try"
             )
     if not isinstance(parameters, Mapping) or not parameters:
         raise InputError("parameters: expected a mapping from the name of a parameter to the values to try")
@@ -248,7 +247,8 @@ def _replaced(holder: Any, path: list[str], value: Any, whole: str) -> Any:
 
 def _unknown(path: str, holder: Any, known: list[str]) -> InputError:
     return InputError(
-        f"parameters: {path!r} is not a parameter of the kernel; {type(holder).__name__} has {', '.join(known) or 'none'}"
+        f"parameters: {path!r} is not a parameter of the kernel; "
+        f"{type(holder).__name__} has {', '.join(known) or 'none'}"
     )
 
 
