@@ -99,6 +99,8 @@ MOST_DIRECTORY = MOST_MEMBERS * 128
 """Largest zip directory in bytes: an entry of ours takes 63 to 91."""
 MOST_TEXT = 256 << 20
 """Largest model.json in bytes. Parsed, it may take some twenty times as much memory."""
+MOST_ENTRIES, MOST_AXES = 1 << 16, 8
+"""Largest array that may be one value of a variable."""
 MOST_DEPTH = 64
 """Nodes within nodes; what we write stays under ten unless a user's own values are deeper."""
 MOST_AXES = 8
@@ -456,14 +458,22 @@ class _Writer:
         return [self._without_long_texts(part) for part in spec] if isinstance(spec, list) else spec
 
     def _value(self, value: Any, path: str, variable: str | None, depth: int) -> Node:
-        """One of a user's values: a leaf, or a tuple or frozenset of such."""
+        """One of a user's values: a leaf, or a tuple, frozenset, dict or array of such."""
         leaf = _leaf(value)
         if leaf is not NOT_A_LEAF:
             return leaf
-        if type(value) not in (tuple, frozenset):
+        if type(value) is np.ndarray and value.dtype.kind == "f" and value.size <= MOST_ENTRIES:
+            numbers = value.astype(np.float64).ravel().tolist()
+            return {"values": [list(value.shape), [_leaf(number) for number in numbers]]}
+        if type(value) not in (tuple, frozenset, dict):
             self._refuse(value, path, variable)
         if depth > MOST_DEPTH:
             raise UnsupportedError(f"{path}: nested more than {MOST_DEPTH} deep, which is not stored")
+        if type(value) is dict:
+            entries = [
+                [self._value(part, path, variable, depth + 1) for part in item] for item in value.items()
+            ]
+            return {"dict": entries}
         parts = [self._value(part, path, variable, depth + 1) for part in value]
         # A set has no order of its own; its members' texts give one, so that equal sets make equal files.
         return {type(value).__name__: sorted(parts, key=json.dumps) if type(value) is frozenset else parts}
@@ -473,7 +483,7 @@ class _Writer:
         size = " of this size" if type(value) is int else ""
         raise UnsupportedError(
             f"{path}{whose}: a value of type {type(value).__name__}{size} is not stored; a model file holds only "
-            "text, numbers, bytes, tuples and frozensets of these, arrays, and kernels of kernelbp or scikit-learn"
+            "text, numbers, bytes, tuples, frozensets and dicts of these, arrays, and kernels of kernelbp or scikit-learn"
         )
 
 
@@ -540,8 +550,43 @@ class _Reader:
                 _require(depth <= MOST_DEPTH, f"is nested more than {MOST_DEPTH} deep")
                 parts = [self._value(part, depth + 1) for part in _list(body)]
                 return frozenset(parts) if kind == "frozenset" else tuple(parts)
+            if kind == "dict":
+                _require(depth <= MOST_DEPTH, f"is nested more than {MOST_DEPTH} deep")
+                return self._dictionary(body, depth)
+            if kind == "values":
+                return self._numbers(body, depth)
             _require(kind in ("bytes", "float"), f"has a value of unknown kind {kind!r:.60}")
         return self.node(node, depth)
+
+    def _dictionary(self, body: Any, depth: int) -> dict[Any, Any]:
+        """A user's record: keys and values."""
+        made: dict[Any, Any] = {}
+        for entry in _list(body):
+            _require(type(entry) is list and len(entry) == 2, "has a record whose entry is not a pair")
+            key, value = (self._value(part, depth + 1) for part in entry)
+            _require(
+                isinstance(key, str | int | float | bytes | tuple), "has a record with a key of another kind"
+            )
+            _require(key not in made, f"has the key {key!r:.60} twice in one record")
+            made[key] = value
+        return made
+
+    def _numbers(self, body: Any, depth: int) -> NDArray[np.float64]:
+        """A user's small array of numbers, such as a matrix."""
+        _require(type(body) is list and len(body) == 2, "has an array without shape and numbers")
+        shape, flat = _list(body[0]), [self._value(part, depth + 1) for part in _list(body[1])]
+        _require(
+            len(shape) <= MOST_AXES and all(type(size) is int and size >= 0 for size in shape),
+            "has an array of no possible shape",
+        )
+        count = 1
+        for size in shape:
+            count *= size
+        _require(
+            count == len(flat) and all(type(number) is float for number in flat),
+            "has an array whose numbers do not fill its shape",
+        )
+        return np.array(flat, dtype=np.float64).reshape(shape)
 
     def _objects(self, body: Any, depth: int) -> Column:
         values = [self._value(part, depth + 1) for part in _list(body)]

@@ -104,7 +104,8 @@ class VariableBeliefs:
         prior_density = self._marginal.density
         if prior_density is None:
             raise UnsupportedError(
-                f"variable {self.variable!r} has no density; use expect(f), mode(candidates=...) or probabilities()"
+                f"variable {self.variable!r} has no density; use expect(f), mode(candidates=...), centre(), entropy() or "
+                "probabilities()"
             )
         prior = prior_density(column)
         where, weights = self._marginal.quadrature
@@ -184,7 +185,7 @@ class VariableBeliefs:
             if not len(column):
                 raise InputError("candidates: expected at least one value, got none")
         likeness = self._source.operators.resolution(self.variable, self._marginal.atoms, column)
-        if likeness is not None and self._kind.form == "scalar":
+        if likeness is not None and self._kind.form == "scalar" and not self._has_own_geometry:
             atoms = self._marginal.atoms[:, 0]
             values = column[self._choose(lambda mass: _highest(mass, atoms, column[:, 0]))]
         elif likeness is not None:
@@ -224,6 +225,42 @@ class VariableBeliefs:
         if not (is_number(coverage) and 0 < coverage < 1):
             raise InputError(f"coverage: expected a number between 0 and 1, got {coverage!r}")
         return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
+
+    def centre(self, candidates: Any = None) -> Array:
+        """The value nearest to all of each belief: a mean for domains that have no sums, shape (nodes, ...).
+
+        The mean on R^d, its direction on spheres, the Frechet mean of rotations and angles, a consensus of rankings, the
+        label set a mean projection decodes to; elsewhere the candidate of least expected distance.
+
+        Parameters
+        ----------
+        candidates : values to choose from, optional
+            Where the domain has no centre of its own; by default the `atoms`.
+        """
+        from kernelbp.inference.reading import centre
+
+        return centre(self, self._facts.kernel, candidates)
+
+    def entropy(self) -> Matrix:
+        """How undecided each belief is over the `atoms`, in nats, shape (nodes,)."""
+        from kernelbp.inference.reading import entropy
+
+        return entropy(self)
+
+    def expected_distance(self, to: Any = None) -> Matrix:
+        """Expected distance of each node's value from its mode, or from other values, shape (nodes,).
+
+        In the units of the domain: of the numbers on R^d, radians on spheres and rotations, pairs of items between
+        rankings; else the distance in the kernel's own space.
+
+        Parameters
+        ----------
+        to : one value for each node, optional
+            By default its mode.
+        """
+        from kernelbp.inference.reading import expected_distance
+
+        return expected_distance(self, self._facts.kernel, to)
 
     def sample(self, size: int, *, seed: int | np.random.Generator | None = None) -> Array:
         """Draw from each node's belief on its own, shape (nodes, size) or (nodes, size, d).
@@ -297,13 +334,25 @@ class VariableBeliefs:
         self._kind.merged(kind, f"{name} of variable {self.variable!r}")
         return column
 
+    @property
+    def _has_own_geometry(self) -> bool:
+        """Whether numbers of this variable are no distances on a line: angles, ranks, entries of a rotation."""
+        kernel = self._facts.kernel
+        return domain(kernel) == "other" and callable(getattr(kernel, "distance", None))
+
     def _need_numbers(self, what: str) -> None:
+        if self._has_own_geometry:
+            raise UnsupportedError(
+                f"{what} of variable {self.variable!r} makes no sense: its numbers are {self._facts.kernel}'s, not those of "
+                "a line or a space; use centre(), mode(), expected_distance() or expect(f)"
+            )
         if self._kind.form == "object":
             raise UnsupportedError(
                 f"variable {self.variable!r} holds objects, which have no {what}; use mode(), expect(f) or probabilities()"
             )
 
     def _need_scalars(self, what: str) -> None:
+        self._need_numbers(what)
         if self._kind.form != "scalar":
             raise UnsupportedError(
                 f"{what} is for variables of numbers; {self.variable!r} holds {self._kind.describe()}; use expect(f) or sample()"
@@ -443,7 +492,7 @@ class VariableBeliefs:
 
     def _nearest_atoms(self, values: Column) -> NDArray[np.intp]:
         atoms = self._marginal.atoms
-        if atoms.dtype == object:
+        if atoms.dtype == object or self._has_own_geometry:
             alike = np.asarray(self._facts.kernel(values, atoms), dtype=np.float64)
             return alike.argmax(axis=1)
         return cdist(values, atoms).argmin(axis=1)
@@ -575,6 +624,18 @@ class Beliefs:
     def mode(self, candidates: Any = None) -> Array:
         """See `VariableBeliefs.mode`."""
         return self._only.mode(candidates)
+
+    def centre(self, candidates: Any = None) -> Array:
+        """See `VariableBeliefs.centre`."""
+        return self._only.centre(candidates)
+
+    def entropy(self) -> Matrix:
+        """See `VariableBeliefs.entropy`."""
+        return self._only.entropy()
+
+    def expected_distance(self, to: Any = None) -> Matrix:
+        """See `VariableBeliefs.expected_distance`."""
+        return self._only.expected_distance(to)
 
     def quantile(self, probability: float | ArrayLike) -> Matrix:
         """See `VariableBeliefs.quantile`."""

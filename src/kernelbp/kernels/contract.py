@@ -8,7 +8,12 @@ Offered, by any kernel that has an attribute of that name
     ``check_values(values, name)``
         the values in the form the kernel takes, or `InputError`;
     ``domain``
-        one of "real", "sphere", "finite", "other".
+        one of "real", "sphere", "finite", "other";
+    ``distance(X, Y=None)``
+        distances in the domain's own units, for `expected_distance` of beliefs;
+    ``centre(values, weights)``
+        the domain's own mean of n values for each row of weights, for `centre` of beliefs, with
+        ``centre_exponent`` the power of the distance it minimises (2 if not offered).
 
 The functions `resolve`, `check_values` and `domain` below ask for these and have an answer for kernels
 without them, those of scikit-learn among them.
