@@ -385,7 +385,7 @@ def test_objects_with_a_kernel_of_ones_own_are_believed(texts):
         ),
         (
             lambda b: b.density(["aaab"]),
-            "variable 'word' has no density; use expect(f), mode(candidates=...) or probabilities()",
+            "variable 'word' has no density; use expect(f), mode(candidates=...), centre(), entropy() or probabilities()",
         ),
     ],
 )

@@ -412,7 +412,7 @@ def test_asking_a_variable_without_density_names_what_there_is(fitted):
     graph = Graph.chain(2, variable="way", relation="turned")
     beliefs = fitted.infer(graph, **ORDINARY)
     assert_refused(
-        "variable 'way' has no density; use expect(f), mode(candidates=...) or probabilities()",
+        "variable 'way' has no density; use expect(f), mode(candidates=...), centre(), entropy() or probabilities()",
         UnsupportedError,
         lambda: beliefs.density(WAYS[:2]),
     )

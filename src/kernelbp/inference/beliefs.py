@@ -340,19 +340,22 @@ class VariableBeliefs:
         kernel = self._facts.kernel
         return domain(kernel) == "other" and callable(getattr(kernel, "distance", None))
 
-    def _need_numbers(self, what: str) -> None:
+    def _refuse_averages(self, what: str) -> None:
         if self._has_own_geometry:
             raise UnsupportedError(
                 f"{what} of variable {self.variable!r} makes no sense: its numbers are {self._facts.kernel}'s, not those of "
                 "a line or a space; use centre(), mode(), expected_distance() or expect(f)"
             )
+
+    def _need_numbers(self, what: str) -> None:
+        self._refuse_averages(what)
         if self._kind.form == "object":
             raise UnsupportedError(
                 f"variable {self.variable!r} holds objects, which have no {what}; use mode(), expect(f) or probabilities()"
             )
 
     def _need_scalars(self, what: str) -> None:
-        self._need_numbers(what)
+        self._refuse_averages(what)
         if self._kind.form != "scalar":
             raise UnsupportedError(
                 f"{what} is for variables of numbers; {self.variable!r} holds {self._kind.describe()}; use expect(f) or sample()"
