@@ -158,8 +158,8 @@ def compared(question: Question, settings: Settings) -> Results:
         ("evidence", "window", "graph", "accuracy", "log-loss", "seconds"),
         rows,
         claims=list(claimed(question, {row[:3]: row[3:5] for row in rows})),
-        note="fitted: edge weights, mixing and temperature by fit(graphs=) on a sixth of the training chains, learning "
-        "from the rest; log-loss in nats; seconds of processor time, learning and inference, a fold",
+        note="fitted: edge weights, mixing and temperature by fit(graphs=) on a sixth of the training chains, "
+        "learning from the rest; log-loss in nats; seconds of processor time, learning and inference, a fold",
     )
 
 
