@@ -20,6 +20,7 @@ import picture
 import proteins
 import rivals
 import scaling
+import sequences
 from common import SGEMM_SIZE, Results, Settings, sgemm_seconds
 from rich.console import Console
 from rich.progress import Progress
@@ -34,6 +35,7 @@ BENCHMARKS = {
     "citations": citations.run,
     "proteins": proteins.run,
     "rivals": rivals.run,
+    "sequences": sequences.run,
 }
 BY_DEFAULT = ("paper_preset", "denoising", "scaling")
 """The others take up to half an hour each, and most of what they measure needs data that is not part of the project."""
