@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp, softmax
 
+import kernelbp as kb
 from kernelbp import Beliefs, ConvergenceWarning, Graph, Model, Relation
 from kernelbp.errors import UnsupportedError
 from kernelbp.kernels import Delta, Gaussian
@@ -592,3 +593,53 @@ def test_the_belief_of_an_edge_with_a_fixed_end_is_refused():
     ):
         beliefs.pair(0)
     assert np.isclose(beliefs.pair(1).sum(), 1.0)
+
+
+# ---------------------------------------------------------------------- found in review
+
+
+def letters() -> kb.Model:
+    rng = np.random.default_rng(0)
+    first = rng.integers(2, size=4000)
+    second = np.where(rng.random(4000) < 0.9, first, 1 - first)
+    names = np.array(["a", "b"], dtype=object)
+    return kb.Model(
+        {"x": kb.kernels.Delta(), "seen": kb.kernels.Delta()},
+        {"r": kb.Relation("x", "x", symmetric=True), "read": kb.Relation("x", "seen")},
+    ).fit({"r": (names[first], names[second]), "read": (names[first], names[second])})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("schedule", ["splash", "residual"])
+def test_dynamic_schedules_are_exact_on_a_chain_at_any_tolerance(schedule, dtype):
+    """An iteration in which nothing is left to do must not be taken for a step towards somewhere."""
+    model = letters()
+    graph = kb.Graph.chain(60, variable="x", relation="r").fix([0], ["a"])
+    exact = model.infer(graph, schedule="tree", dtype=dtype).probabilities()
+    found = model.infer(graph, schedule=schedule, dtype=dtype, tolerance=1e-6, max_iterations=500)
+    assert found.converged
+    assert np.allclose(found.probabilities(), exact, atol=1e-4)
+
+
+@pytest.mark.parametrize("contrary", [5, 40, 60, 300])
+def test_what_is_impossible_stays_so_however_much_speaks_for_it(contrary):
+    graph = kb.Graph.chain(2, variable="x", relation="r").soften([0], ["a", "b"], [[1.0, 0.0]])
+    for _ in range(contrary):
+        graph = graph.observe("read", ["b"], nodes=[0])
+    assert letters().infer(graph).probabilities()[0].max() > 0.999
+    assert letters().infer(graph).mode()[0] == "a"
+
+
+def test_inferences_side_by_side_leave_the_threads_of_blas_as_they_were():
+    from concurrent.futures import ThreadPoolExecutor
+
+    from kernelbp.inference.engine import available_threads
+
+    model, before = letters(), available_threads()
+    graphs = [kb.Graph.grid((40, 40), variable="x", relation="r").fix([node], ["a"]) for node in range(6)]
+    alone = [model.infer(graph).probabilities() for graph in graphs]
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda graph: model.infer(graph).probabilities(), graphs))
+    assert available_threads() == before
+    for one, other in zip(alone, together, strict=True):
+        assert np.allclose(one, other, atol=1e-6)

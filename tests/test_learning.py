@@ -547,7 +547,7 @@ def test_very_many_numbers_are_read_off_a_ruler_and_nothing_else_changes(monkeyp
     found = []
     for least in (1 << 18, 1000):
         monkeypatch.setattr(examples_module, "FINE_FROM", least)
-        values = collect({"r": relation}, {"r": (first, second)})[0]["x"].values
+        values = collect({"r": relation}, {"r": (first, second)}, on_a_line=lambda x: True)[0]["x"].values
         assert (len(values) < 50_000) == (least == 1000)
         assert 1e7 in values
         model = kb.Model({"x": kernel}, {"r": relation}, budget=24).fit({"r": (first[5:], second[5:])})
@@ -559,5 +559,7 @@ def test_very_many_numbers_are_read_off_a_ruler_and_nothing_else_changes(monkeyp
 def test_numbers_that_repeat_are_never_rounded(monkeypatch):
     monkeypatch.setattr(examples_module, "FINE_FROM", 1000)
     grey = np.random.default_rng(0).integers(0, 256, 20_000) / 3
-    values = collect({"r": kb.Relation("x", "x")}, {"r": (grey, grey)})[0]["x"].values
-    assert set(values[:, 0]) == set(grey)
+    for numbers in (grey, np.arange(20_000.0)):
+        pairs = {"r": (numbers, numbers)}
+        values = collect({"r": kb.Relation("x", "x")}, pairs, on_a_line=lambda x: True)[0]["x"].values
+        assert set(values[:, 0]) == set(numbers)

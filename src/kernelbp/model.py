@@ -353,6 +353,7 @@ class Model:
             {} if pairs is None else pairs,
             merge=self.merge,
             check=lambda variable, column, name: check_values(self.variables[variable], column, name),
+            on_a_line=lambda variable: domain(self.variables[variable]) == "real",
         )
         landmarks = self._checked_landmarks({name: e.kind for name, e in examples.items()})
         for name, column in landmarks.items():

@@ -99,7 +99,7 @@ MOST_DIRECTORY = MOST_MEMBERS * 128
 """Largest zip directory in bytes: an entry of ours takes 63 to 91."""
 MOST_TEXT = 256 << 20
 """Largest model.json in bytes. Parsed, it may take some twenty times as much memory."""
-MOST_ENTRIES, MOST_AXES = 1 << 16, 8
+MOST_ENTRIES = 1 << 16
 """Largest array that may be one value of a variable."""
 MOST_DEPTH = 64
 """Nodes within nodes; what we write stays under ten unless a user's own values are deeper."""
@@ -462,7 +462,12 @@ class _Writer:
         leaf = _leaf(value)
         if leaf is not NOT_A_LEAF:
             return leaf
-        if type(value) is np.ndarray and value.dtype.kind == "f" and value.size <= MOST_ENTRIES:
+        if (
+            type(value) is np.ndarray
+            and value.dtype == np.float64
+            and value.ndim <= MOST_AXES
+            and value.size <= MOST_ENTRIES
+        ):
             numbers = value.astype(np.float64).ravel().tolist()
             return {"values": [list(value.shape), [_leaf(number) for number in numbers]]}
         if type(value) not in (tuple, frozenset, dict):
@@ -565,7 +570,8 @@ class _Reader:
             _require(type(entry) is list and len(entry) == 2, "has a record whose entry is not a pair")
             key, value = (self._value(part, depth + 1) for part in entry)
             _require(
-                isinstance(key, str | int | float | bytes | tuple), "has a record with a key of another kind"
+                key is None or isinstance(key, str | int | float | bytes | tuple | frozenset),
+                "has a record with a key of another kind",
             )
             _require(key not in made, f"has the key {key!r:.60} twice in one record")
             made[key] = value

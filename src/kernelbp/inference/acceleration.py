@@ -84,7 +84,7 @@ class Anderson:
     def _shares(self, count: int) -> Array:
         """Weights that sum to one and make the weighted moves as small as can be."""
         gram = self._gram[:count, :count]
-        # Relative to the last move, whose size the others' are compared with.
+        # Each move relative to its own size, so that none is lost to rounding.
         scale = np.sqrt(np.maximum(gram.diagonal(), np.finfo(np.float64).tiny))
         scaled = gram / np.outer(scale, scale) + RIDGE * np.eye(count)
         shares = np.linalg.lstsq(scaled, 1.0 / scale, rcond=None)[0] / scale

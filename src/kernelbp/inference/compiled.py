@@ -72,7 +72,7 @@ def run_blocks(
     total_bits = np.empty(room[1], message_bits.dtype)
     product_bits = np.empty(room[0] * room[1], message_bits.dtype)
     made_bits = np.empty(room[0] * room[1], message_bits.dtype)
-    scratch_bits = np.empty(TWO * room[1] + room[1], message_bits.dtype)
+    scratch_bits = np.empty(THREE * room[1], message_bits.dtype)
     totals, products = total_bits.view(messages.dtype), product_bits.view(messages.dtype)
     scales = np.empty(room[0], messages.dtype)
     made, scratch = made_bits.view(messages.dtype), scratch_bits.view(messages.dtype)
@@ -530,8 +530,9 @@ def _rescale(row: Array, bits: Array, at: Any, size: Any, signed: bool) -> None:
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _can_scale(row: Array, bits: Array, at: Any, size: Any, signed: bool) -> bool:
-    """Whether the largest magnitude is one that can be divided by."""
-    return _is_magnitude(_largest(row, bits, at, size, signed), row.dtype)
+    """Whether the largest magnitude leaves room for smaller ones below it."""
+    largest = _largest(row, bits, at, size, signed)
+    return abs(largest) > np.sqrt(np.finfo(row.dtype).tiny) and _is_magnitude(largest, row.dtype)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class Engine:
     @contextmanager
     def running(self) -> Iterator[Engine]:
         """Threads of this engine and of BLAS, never both at once; messages are in the state afterwards."""
-        with _controller().limit(limits=1 if self.compiled else self._n_jobs, user_api="blas"):
+        with _blas_on(1 if self.compiled else self._n_jobs):
             try:
                 yield self
             finally:
@@ -197,10 +198,38 @@ def _permuted(arrays: Flat, starts: NDArray[np.int64], places: NDArray[np.int64]
 
 
 def available_threads() -> int:
-    """As many as BLAS may use now: OMP_NUM_THREADS and threadpoolctl's limits are heeded."""
+    """As many as BLAS may use: OMP_NUM_THREADS and threadpoolctl's limits are heeded, other inferences' are not."""
+    with _lock:
+        return _running[0] if _running else _blas_threads()
+
+
+def _blas_threads() -> int:
     return max(
         (int(found["num_threads"]) for found in _controller().select(user_api="blas").info()), default=1
     )
+
+
+_lock = Lock()
+_running: list[int] = []
+"""For each inference under way, how many threads BLAS may use when there is none."""
+_limits: list[Any] = []
+"""What the first of them limited BLAS by."""
+
+
+@contextmanager
+def _blas_on(threads: int) -> Iterator[None]:
+    """Limit BLAS while any inference runs: the first to begin says to how many threads, the last to end frees it."""
+    with _lock:
+        _running.append(_running[0] if _running else _blas_threads())
+        if len(_running) == 1:
+            _limits.append(_controller().limit(limits=threads, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _lock:
+            _running.pop()
+            if not _running:
+                _limits.pop().restore_original_limits()
 
 
 def _whole(state: State) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from kernelbp.errors import InputError
 from kernelbp.graph import Fixed, Graph, Readings, Softened
+from kernelbp.inference.update import ZERO
 from kernelbp.inference.wiring import oriented_edges
 from kernelbp.kernels import Kernel, check_values, domain
 from kernelbp.learning.examples import Ends
@@ -143,7 +144,12 @@ class Evidence:
             silent = largest[:, 0] <= (SILENCE if isinstance(piece, Observed) else 0.0)
             values[silent] = largest[silent] = 1.0
             magnitude = (values / largest).astype(dtype)
-            np.log(np.maximum(magnitude, np.finfo(magnitude.dtype).tiny, out=magnitude), out=magnitude)
+            faint = magnitude < np.finfo(magnitude.dtype).tiny
+            np.log(magnitude, out=magnitude, where=~faint)
+            if faint.any():  # zero, or too small for single precision
+                exact = (values / largest)[faint]
+                logs_of = np.log(np.maximum(exact, np.finfo(np.float64).tiny))
+                magnitude[faint] = np.where(exact > 0, logs_of, ZERO[magnitude.dtype])
             if magnitude.dtype == np.float64:
                 magnitude += np.log(largest)
             nodes = piece.nodes[low:high] - begin

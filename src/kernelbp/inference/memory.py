@@ -9,21 +9,28 @@ from typing import Any
 import numpy as np
 
 from kernelbp.errors import TooLargeError
+from kernelbp.inference.run import MOST_ACCELERATED
 from kernelbp.inference.wiring import Wiring
 
 __all__ = ["available_bytes", "bytes_needed", "check_memory"]
 
-BYTES_PER_MESSAGE = 160
-"""Index arrays of the wiring and the program, and what is needed while they are made."""
+BYTES_PER_MESSAGE = 200
+"""Index arrays of the program, and what is needed while they are made."""
+COPIES = 2
+"""Messages and evidence stand in the graph's order and in the engine's."""
 
 
 def bytes_needed(wiring: Wiring, sizes: Sequence[int], dtype: np.dtype[Any]) -> int:
-    """About how much memory inference takes: messages, evidence and who sends to whom."""
+    """About how much memory inference takes beside the wiring: messages, evidence, who sends to whom.
+
+    Extrapolation keeps a dozen more copies where there are up to 2^24 message values.
+    """
     cells = sum(
         (int(start[-1]) + len(nodes)) * size
         for start, nodes, size in zip(wiring.start, wiring.nodes, sizes, strict=True)
     )
-    return cells * dtype.itemsize + wiring.n_messages * BYTES_PER_MESSAGE
+    copies = COPIES + (13 if cells <= MOST_ACCELERATED else 0)
+    return copies * cells * dtype.itemsize + wiring.n_messages * BYTES_PER_MESSAGE
 
 
 def check_memory(wiring: Wiring, sizes: Sequence[int], dtype: np.dtype[Any]) -> None:

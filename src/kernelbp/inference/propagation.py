@@ -93,11 +93,11 @@ def propagate(
         tolerance=choice["tolerance"],
         damping=0.0 if exact else choice["damping"],
         exact_in_one=exact,
-        # Extrapolation takes an iteration for one map; residual scheduling makes each a different one.
+        # Extrapolation takes an iteration for one map; dynamic schedules make each a different one.
         accelerate=(
             smooth
             and not operators.signed
-            and choice["schedule"] != "residual"
+            and not plan.dynamic
             and (weights is not None or choice["damping"] == "auto")
         ),
         progress=progress,

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from kernelbp.errors import InputError
 from kernelbp.graph import Graph
 from kernelbp.inference.evidence import Evidence
-from kernelbp.inference.update import Flat, State
+from kernelbp.inference.update import FLOORS, Flat, State
 from kernelbp.inference.weights import spanning_tree_weights
 from kernelbp.inference.wiring import Wiring
 from kernelbp.learning.operators import Operators
@@ -95,6 +95,8 @@ def initial_state(
                 f"start: beliefs of a graph with other messages, {[m.shape for m in start]} instead of {shapes}"
             )
         messages = Flat.of(list(start), dtype)
+        if weights is not None:
+            np.maximum(messages.values, FLOORS[dtype], out=messages.values)
     unit = normalization == "norm"
     known = Flat([(len(nodes), size) for nodes, size in zip(wiring.nodes, sizes, strict=True)], dtype)
     log_scale = 0.0

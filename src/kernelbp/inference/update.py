@@ -65,6 +65,9 @@ class Flat:
             mine[...] = given
         return made
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Flat.of, (list(self), self.values.dtype)
+
     def __getitem__(self, variable: int) -> Array:
         return self._parts[variable]
 

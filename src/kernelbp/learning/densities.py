@@ -107,7 +107,7 @@ class ConditionalDensity:
         x: Any,
         y: Any,
         *,
-        n_centres: int = 100,
+        n_centres: int = 200,
         widths: tuple[ArrayLike, ArrayLike] | None = None,
         regularization: float | None = None,
         refine: int = 20,

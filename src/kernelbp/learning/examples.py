@@ -63,6 +63,7 @@ def collect(
     *,
     merge: bool = True,
     check: Callable[[str, Column, str], object] = lambda variable, column, name: None,
+    on_a_line: Callable[[str], bool] = lambda variable: False,
 ) -> tuple[dict[str, VariableExamples], dict[str, Table]]:
     """Check the pairs of every relation and merge them.
 
@@ -78,6 +79,9 @@ def collect(
     check : callable
         Called with variable, column and the argument's name for both sides of every relation, to refuse
         values.
+
+    on_a_line : callable
+        Whether a variable's numbers may be read off a ruler: those of R, not those that only name something.
 
     Returns
     -------
@@ -103,7 +107,7 @@ def collect(
     codes: dict[str, NDArray[np.intp]] = {}
     for variable, parts in columns.items():
         column = np.concatenate(parts)
-        if merge and _is_fine(column):
+        if merge and on_a_line(variable) and _is_fine(column):
             column, codes[variable] = _merged_finely(column)
         elif merge:
             first, codes[variable] = distinct(column)
@@ -133,13 +137,15 @@ def _is_fine(column: Column) -> bool:
         return False
     sample = column[:: len(column) // SAMPLE, 0]
     low, high = np.quantile(sample, [0.25, 0.75])
-    return bool(high > low and len(np.unique(sample)) > 0.9 * len(sample))
+    usual = NARROWEST < high - low < 1 / NARROWEST
+    whole = bool((sample == np.floor(sample)).all())
+    return bool(usual and not whole and len(np.unique(sample)) > 0.9 * len(sample))
 
 
 def _merged_finely(column: Column) -> tuple[Column, NDArray[np.intp]]:
     """Means of the numbers in each division of a ruler, and for each number its division."""
     values = column[:, 0]
-    low, high = np.quantile(values[:: len(values) // SAMPLE], [0.25, 0.75])
+    low, high = np.quantile(values, [0.25, 0.75])
     divisions = np.floor((values - low) * (DIVISIONS / (high - low)))
     # Far out the ruler ends: what lies beyond keeps divisions of its own.
     inside = np.abs(divisions) < MOST_DIVISIONS
@@ -159,6 +165,8 @@ DIVISIONS = 1 << 12
 """the ruler has this many divisions between the quartiles,"""
 MOST_DIVISIONS = 1 << 24
 """and ends this many from the first."""
+NARROWEST = 1e-100
+"""Quartiles that lie closer, or further apart than one over this, have no ruler."""
 SAMPLE = 10_000
 
 
