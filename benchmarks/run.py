@@ -17,6 +17,7 @@ import denoising
 import numpy as np
 import paper_preset
 import picture
+import products
 import proteins
 import rivals
 import scaling
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "citations": citations.run,
     "proteins": proteins.run,
     "rivals": rivals.run,
+    "products": products.run,
     "sequences": sequences.run,
 }
 BY_DEFAULT = ("paper_preset", "denoising", "scaling")
