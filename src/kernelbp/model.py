@@ -841,7 +841,7 @@ class Model:
 
 MOST_COUNTED = 3
 """Readings that are vectors of more numbers than this are not counted unless asked for: states would be far apart."""
-TRIAL = 4_000
+TRIAL = 2_000
 """Pairs from which the posterior form is tried on readings that can be counted."""
 CLEARLY = 0.05
 """Nats a pair by which it must be better than counting."""
