@@ -76,7 +76,9 @@ def test_every_group_yields_finite_ratios_at_a_tiny_size(group):
         if row.ratio is None:
             assert "not installed: pip install" in row.note or "left out" in row.note
         else:
-            assert math.isfinite(row.ratio) and row.ratio >= 0 and row.ours >= 0
+            assert math.isfinite(row.ratio)
+            # A power fitted to times this short may come out below zero.
+            assert row.what.startswith("exponent") or (row.ratio >= 0 and row.ours >= 0)
 
 
 def test_processes_are_measured_by_what_they_say(monkeypatch):
