@@ -1,4 +1,4 @@
-"""The command line: ``kernelbp bench`` and what will stand beside it."""
+"""The command line: ``kernelbp bench``, ``kernelbp denoise`` and ``kernelbp reproduce``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kernelbp import __version__
+from kernelbp.experiments.commands import reproduce
 from kernelbp.speed.run import GROUPS, Group
 
 __all__ = ["app"]
@@ -19,6 +20,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
+
+app.add_typer(reproduce, name="reproduce")
 
 NAMES = ", ".join(group.name for group in GROUPS)
 DEFAULT_OUT = Path("bench-results")
