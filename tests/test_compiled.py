@@ -88,6 +88,11 @@ def copied(state: State) -> State:
     return replace(state, messages=Flat.of(list(state.messages), state.messages.values.dtype))
 
 
+def updated(engine: Engine, phase: Phase, changes: np.ndarray) -> None:
+    with engine.running():
+        engine.update((phase,), 0.0, changes)
+
+
 def phases(wiring: Wiring, seed: int) -> list[tuple[Phase, ...]]:
     """All messages at once, then a random third of them, twice; then colour after colour."""
     rng = np.random.default_rng(seed)
@@ -116,10 +121,11 @@ def test_the_compiled_update_equals_the_plain_one(dtype, damping, signed, weight
         fast = random_state(wiring, seed, dtype, signed=signed, weighted=weighted)
         plain = copied(fast)
         changes = [np.zeros(wiring.n_messages) for _ in range(2)]
-        running = Engine(fast, wiring, 2)
-        assert running.compiled
         for group in phases(wiring, seed):
-            running.update(group, damping, changes[0])
+            running = Engine(fast, wiring, 2)
+            assert running.compiled
+            with running.running():
+                running.update(group, damping, changes[0])
             for phase in group:
                 update_plainly(plain, phase, damping, changes[1])
             # A signed sum may nearly cancel: rounding counts relative to what was summed.
@@ -143,7 +149,7 @@ def test_zeros_are_left_out_with_their_message():
         state.messages[0][:, 1:][rng.random((len(state.messages[0]), SIZES["x"] - 1)) < 0.2] = 0.0
         plain, changes = copied(state), np.zeros(wiring.n_messages)
         everything = wiring.phase(np.arange(wiring.n_messages))
-        Engine(state, wiring, 1).update((everything,), 0.0, changes)
+        updated(Engine(state, wiring, 1), everything, changes)
         update_plainly(plain, everything, 0.0, changes.copy())
         assert np.allclose(state.messages[0], plain.messages[0], rtol=1e-10, atol=1e-12)
 
@@ -169,7 +175,7 @@ def test_powers_of_messages_are_accurate_over_their_whole_range(dtype, accuracy)
                 False,
                 0.0,
             )
-            Engine(state, wiring, 1).update((wiring.phase(np.arange(2)),), 0.0, np.zeros(2))
+            updated(Engine(state, wiring, 1), wiring.phase(np.arange(2)), np.zeros(2))
             arrived = given[0].astype(dtype).astype(np.float64)
             exact = arrived ** (float(weights.values[0]) - 1)
             exact = np.maximum(exact / exact.max(), least)
@@ -193,7 +199,7 @@ def test_weighted_messages_are_kept_above_their_floor(dtype, size):
         0.0,
     )
     changes = np.zeros(2)
-    Engine(state, wiring, 1).update((wiring.phase(np.arange(2)),), 0.0, changes)
+    updated(Engine(state, wiring, 1), wiring.phase(np.arange(2)), changes)
     assert np.allclose(state.messages[0], [[1, floor, 0.5]] * 2, rtol=1e-5, atol=0)
     assert np.allclose(changes, 1.0)
 
@@ -212,7 +218,7 @@ def test_a_message_that_says_nothing_becomes_ones(weighted):
         0.0,
     )
     changes = np.zeros(2)
-    Engine(state, wiring, 1).update((wiring.phase(np.arange(2)),), 0.0, changes)
+    updated(Engine(state, wiring, 1), wiring.phase(np.arange(2)), changes)
     assert np.array_equal(state.messages[0], np.ones((2, 3)))
     assert changes == pytest.approx(0.8)
 
@@ -234,3 +240,35 @@ def test_any_number_of_threads_gives_the_same_bits(schedule, weighted):
         results.append((state.messages.values, changes))
     assert np.array_equal(results[0][0], results[1][0]) and np.array_equal(results[0][0], results[2][0])
     assert np.array_equal(results[0][1], results[1][1]) and np.array_equal(results[0][1], results[2][1])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("degree", [3, 4, 6])
+def test_contradicting_messages_leave_the_range_of_single_precision_and_come_back(degree, weighted):
+    """Each message rules out, but for 1e-12, what the others say: a plain product of them would be zero."""
+    graph = Graph.from_networkx(nx.star_graph(degree), variable="x", relation="same")
+    wiring = wire(graph, RELATIONS, np.empty(0, dtype=np.intp))
+    rng = np.random.default_rng(degree)
+    size = 9
+    given = 1e-12 * rng.uniform(0.5, 1.0, (wiring.n_messages, size))
+    given[np.arange(wiring.n_messages), np.arange(wiring.n_messages) % size] = 1.0
+    evidence = np.tile(np.geomspace(1.0, 1e-10, size), (degree + 1, 1))
+    table = rng.uniform(0.0, 1.0, (size, size)) * 1e-6
+    expected = None
+    for dtype in (np.float64, np.float32):
+        state = State(
+            Flat.of([given], dtype),
+            Flat.of([evidence], dtype),
+            Flat.of([np.full(wiring.n_messages, 0.9)], dtype) if weighted else Flat([], dtype),
+            (),
+            (Conditional(table.astype(dtype)),),
+            False,
+            0.0,
+        )
+        everything, changes = wiring.phase(np.arange(wiring.n_messages)), np.zeros(wiring.n_messages)
+        if expected is None:
+            update_plainly(state, everything, 0.0, changes)
+            expected = state.messages[0].copy()
+        else:
+            updated(Engine(state, wiring, 1), everything, changes)
+            assert np.allclose(state.messages[0], expected, rtol=1e-4, atol=0)

@@ -1,22 +1,32 @@
 """The hot loop of an update, compiled: products of messages, the operator, scaling and change in one pass.
 
-Messages of all variables stand in one flat array, and so do evidence and operators; everything is
-addressed by offsets laid out beforehand (`kernelbp.inference.program`). Work goes block by block, a block
-being as many senders as leave their products and new messages in the cache. Blocks of one phase do not touch
-what others of it read, so any number of threads may share them, each block with the same result.
-
-Rows are passed as (array, offset, size) with unsigned offsets: slices would count references, and signed
-numbers might count from the end, and either keeps a compiler from using vector instructions.
+Messages of all variables stand in one flat array, and so do evidence and operators; everything is addressed by
+offsets laid out beforehand (`kernelbp.inference.program`), and every row is padded to a multiple of eight
+(`kernelbp.inference.lanes`). Work goes block by block, a block being as many senders as leave their products and
+new messages in the cache. Blocks of one phase do not touch what others of it read, so any number of threads may
+share them, each block with the same result.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.ir
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from kernelbp.inference.lanes import (
+    EIGHT,
+    larger,
+    load,
+    peak,
+    power,
+    prefetch,
+    root,
+    smaller,
+    spread,
+    store,
+)
 
 __all__ = ["copy_messages", "run_blocks"]
 
@@ -45,9 +55,7 @@ def run_blocks(
     weights: Array,
     operators: Array,
     messages: Array,
-    message_bits: Array,
     fresh: Array,
-    in_place: bool,
     damping: float,
     floor: float,
     signed: bool,
@@ -61,114 +69,65 @@ def run_blocks(
     first, last : range of blocks
     blocks, senders, answers, segments, targets, room : as `kernelbp.inference.program.Program`
     evidence, weights, operators : flat; no weights if all are one
-    messages, message_bits : flat, read; the same as whole numbers
-    fresh : flat, written
-    in_place : whether `fresh` is `messages`, which it may be where a phase does not read what it writes
+    messages : flat, read
+    fresh : flat, written; may be `messages` where a phase does not read what it writes
     damping, floor : share of the old message kept; least value of a weighted message relative to its largest
     signed : whether values may be negative
     changes : (messages,) written: the largest change of a value of each; none if nobody asks
     """
-    largest = 0.0
-    total_bits = np.empty(room[1], message_bits.dtype)
-    product_bits = np.empty(room[0] * room[1], message_bits.dtype)
-    made_bits = np.empty(room[0] * room[1], message_bits.dtype)
-    scratch_bits = np.empty(THREE * room[1], message_bits.dtype)
-    totals, products = total_bits.view(messages.dtype), product_bits.view(messages.dtype)
-    scales = np.empty(room[0], messages.dtype)
-    made, scratch = made_bits.view(messages.dtype), scratch_bits.view(messages.dtype)
-    logs = np.empty(TWO * room[1], np.float64)
-    counts = np.empty(TWO * room[1], np.int64)
+    kind = messages.dtype.type
+    products = np.empty(room[0] * room[1], messages.dtype)
+    made = np.empty(room[0] * room[1], messages.dtype)
+    faint = np.zeros(room[0], np.bool_)
+    logs, counts = np.empty(TWO * room[1], np.float64), np.empty(TWO * room[1], np.int64)
     # Messages that may be negative have no least value.
-    least = messages.dtype.type(floor if len(weights) else (-np.inf if signed else 0.0))
+    least = spread(kind(floor if len(weights) else (-np.inf if signed else 0.0)))
+    largest = 0.0
     for b in range(np.uint64(first), np.uint64(last)):
         q = blocks[b, 2]
-        _leave_each_out(
-            blocks[b, 0],
-            blocks[b + ONE, 0],
-            senders,
-            answers,
-            q,
-            evidence,
-            weights,
-            messages,
-            message_bits,
-            signed,
-            products,
-            product_bits,
-            totals,
-            total_bits,
-            scratch,
-            scratch_bits,
-            logs,
-            counts,
-        )
+        for s in range(blocks[b, 0], blocks[b + ONE, 0]):
+            _leave_each_out(senders, s, answers, q, evidence, weights, messages, products, logs, counts)
         for g in range(blocks[b, 1], blocks[b + ONE, 1]):
-            begin, at, to = segments[g, 0], segments[g, 1], segments[g, 2]
-            count, low = segments[g + ONE, 0] - begin, segments[g, 3]
-            np.dot(
-                products[low * q : (low + count) * q].reshape((count, q)),
-                operators[at : at + q * to].reshape((q, to)),
-                made[: count * to].reshape((count, to)),
-            )
-            change = _settle_all(
-                begin,
-                count,
-                to,
-                targets,
-                made,
-                made_bits,
-                scales,
-                messages,
-                fresh,
-                in_place,
-                damping,
-                least,
-                signed,
-                changes,
-            )
-            largest = max(largest, change)
+            begin, at, to, low = segments[g, 0], segments[g, 1], segments[g, 2], segments[g, 3]
+            count = segments[g + ONE, 0] - begin
+            sent = products[low * q : (low + count) * q].reshape((count, q))
+            operator = operators[at : at + q * to].reshape((q, to))
+            arriving = made[: count * to].reshape((count, to))
+            for again in range(2):
+                np.dot(sent, operator, arriving)
+                change, faints = _settle_all(
+                    segments,
+                    g,
+                    targets,
+                    made,
+                    faint,
+                    again > 0,
+                    messages,
+                    fresh,
+                    damping,
+                    least,
+                    signed,
+                    changes,
+                )
+                largest = max(largest, change)
+                if faints == 0 or again > 0:
+                    break
+                for s in range(blocks[b, 0], blocks[b + ONE, 0]):
+                    _leave_out_carefully(
+                        senders,
+                        s,
+                        answers,
+                        q,
+                        evidence,
+                        weights,
+                        messages,
+                        products,
+                        faint,
+                        low,
+                        count,
+                        signed,
+                    )
     return largest
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _settle_all(
-    begin: Any,
-    count: Any,
-    to: Any,
-    targets: Table,
-    made: Array,
-    made_bits: Array,
-    scales: Array,
-    messages: Array,
-    fresh: Array,
-    in_place: bool,
-    damping: float,
-    least: Any,
-    signed: bool,
-    changes: NDArray[np.float64],
-) -> float:
-    """Scale, damp and store new messages, and note how much each changes; the largest change."""
-    # Stage by stage: rows wait for nothing but their own last stage, which is long done.
-    for i in range(count):
-        scales[i] = _scale(made, made_bits, i * to, to, signed)
-    if damping > 0:
-        keep = made.dtype.type(damping)
-        for i in range(count):
-            target = targets[begin + i, 0]
-            _damp(made, i * to, scales[i], messages, target, keep, least, to)
-            scales[i] = _scale(made, made_bits, i * to, to, signed)
-    for i in range(count):
-        target = targets[begin + i, 0]
-        if i + AHEAD < count:
-            _prefetch(messages, targets[begin + i + AHEAD, 0], to)
-        if in_place:
-            _settle(made, i * to, scales[i], least, messages, target, to)
-        else:
-            _settle_apart(made, i * to, scales[i], least, messages, fresh, target, to)
-    if len(changes):
-        for i in range(count):
-            changes[targets[begin + i, 1]] = np.sqrt(_peak(made_bits, i * to, to))
-    return np.sqrt(_peak(made_bits, NONE, count * to))
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -176,7 +135,8 @@ def copy_messages(source: Array, target: Array, segments: Table, targets: Table)
     """Copy the messages a program has written from one flat array to another."""
     for g in range(np.uint64(len(segments) - 1)):
         for i in range(segments[g, 0], segments[g + ONE, 0]):
-            _copy(target, targets[i, 0], source, targets[i, 0], segments[g, 2])
+            for j in range(NONE, segments[g, 2], EIGHT):
+                store(target, targets[i, 0] + j, load(source, targets[i, 0] + j))
 
 
 # ---------------------------------------------------------------------- products of messages
@@ -184,67 +144,34 @@ def copy_messages(source: Array, target: Array, segments: Table, targets: Table)
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _leave_each_out(
-    first: Any,
-    last: Any,
     senders: Table,
+    s: Any,
     answers: Table,
     q: Any,
     evidence: Array,
     weights: Array,
     messages: Array,
-    message_bits: Array,
-    signed: bool,
     products: Array,
-    product_bits: Array,
-    totals: Array,
-    total_bits: Array,
-    scratch: Array,
-    scratch_bits: Array,
     logs: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> None:
-    """What senders' messages are made of: evidence and what arrives, but for one's own."""
-    weighted = len(weights) > 0
-    for s in range(first, last):
-        degree, begin, end = senders[s, 3], senders[s, 4], senders[s + ONE, 4]
-        if s + TWO < last:
-            _prefetch(messages, senders[s + TWO, 1], q * senders[s + TWO, 3])
-            _prefetch(evidence, senders[s + TWO, 0], q)
-        if degree == FOUR and end - begin == FOUR and not signed:
-            start, here = senders[s, 1], senders[s, 0]
-            done = True
-            if not weighted:
-                _four(products, answers, begin, evidence, here, messages, start, q)
-            elif _all_half(weights, senders[s, 2], degree):
-                _four_halves(products, answers, begin, evidence, here, messages, start, q)
-            else:
-                done = False
-            if done and _can_scale_all(products, product_bits, answers, begin, end, q):
-                continue
-        if degree > MOST_FACTORS:
-            _gather_logs(senders, s, q, evidence, weights, messages, logs, counts)
-        elif weighted:
-            _gather(
-                senders,
-                s,
-                q,
-                evidence,
-                weights,
-                messages,
-                message_bits,
-                totals,
-                total_bits,
-                scratch,
-                scratch_bits,
-            )
+    """What a sender's messages are made of: evidence and what arrives, but for one's own."""
+    here, start, first = senders[s, 0], senders[s, 1], senders[s, 2]
+    degree, begin, end = senders[s, 3], senders[s, 4], senders[s + ONE, 4]
+    in_the_middle = degree == FOUR and end - begin == FOUR
+    if degree > MOST_FACTORS:
+        _gather_logs(senders, s, q, evidence, weights, messages, logs, counts)
         for a in range(begin, end):
-            at, own = answers[a, 0] * q, answers[a, 1]
-            if degree > MOST_FACTORS:
-                _leave_out_log(logs, counts, messages, own, products, at, q)
-            elif weighted:
-                _divide(products, at, totals, NONE, messages, own, q)
-            else:
-                _multiply(senders, s, q, evidence, messages, own, products, product_bits, at, signed)
+            _leave_out_log(logs, counts, messages, answers[a, 1], products, answers[a, 0] * q, q)
+    elif len(weights) == 0:
+        if in_the_middle:
+            _four(products, answers, begin, evidence, here, messages, start, q)
+        else:
+            _others(products, answers, begin, end, evidence, here, messages, start, degree, q)
+    elif in_the_middle and _all_half(weights, first, degree):
+        _four_halves(products, answers, begin, evidence, here, messages, start, q)
+    else:
+        _weighted(products, answers, begin, end, evidence, here, messages, start, weights, first, degree, q)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -254,15 +181,15 @@ def _four(
     """All products of a sender with four neighbours, as in the middle of a grid, in one pass."""
     a0, a1 = answers[begin, 0] * q, answers[begin + ONE, 0] * q
     a2, a3 = answers[begin + TWO, 0] * q, answers[begin + THREE, 0] * q
-    m1, m2, m3 = start + q, start + TWO * q, start + THREE * q
-    for j in range(q):
-        v0, v1, v2, v3 = messages[start + j], messages[m1 + j], messages[m2 + j], messages[m3 + j]
-        known = evidence[here + j]
+    for j in range(NONE, q, EIGHT):
+        v0, v1 = load(messages, start + j), load(messages, start + q + j)
+        v2, v3 = load(messages, start + TWO * q + j), load(messages, start + THREE * q + j)
+        known = load(evidence, here + j)
         first, second = known * v0 * v1, known * v2 * v3
-        out[a0 + j] = second * v1
-        out[a1 + j] = second * v0
-        out[a2 + j] = first * v3
-        out[a3 + j] = first * v2
+        store(out, a0 + j, second * v1)
+        store(out, a1 + j, second * v0)
+        store(out, a2 + j, first * v3)
+        store(out, a3 + j, first * v2)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -272,106 +199,114 @@ def _four_halves(
     """The same where all weights are 1/2."""
     a0, a1 = answers[begin, 0] * q, answers[begin + ONE, 0] * q
     a2, a3 = answers[begin + TWO, 0] * q, answers[begin + THREE, 0] * q
-    m1, m2, m3 = start + q, start + TWO * q, start + THREE * q
-    for j in range(q):
-        v0, v1, v2, v3 = messages[start + j], messages[m1 + j], messages[m2 + j], messages[m3 + j]
-        first, second = np.sqrt(v0 * v1), np.sqrt(v2 * v3)
-        known = evidence[here + j]
+    for j in range(NONE, q, EIGHT):
+        v0, v1 = load(messages, start + j), load(messages, start + q + j)
+        v2, v3 = load(messages, start + TWO * q + j), load(messages, start + THREE * q + j)
+        known = load(evidence, here + j)
+        first, second = root(v0 * v1), root(v2 * v3)
         to_first, to_second = known * second / first, known * first / second
-        out[a0 + j] = to_first * v1
-        out[a1 + j] = to_first * v0
-        out[a2 + j] = to_second * v3
-        out[a3 + j] = to_second * v2
+        store(out, a0 + j, to_first * v1)
+        store(out, a1 + j, to_first * v0)
+        store(out, a2 + j, to_second * v3)
+        store(out, a3 + j, to_second * v2)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _all_half(weights: Array, first: Any, count: Any) -> bool:
-    half = weights.dtype.type(0.5)
     for r in range(count):
-        if weights[first + r] != half:
+        if weights[first + r] != 0.5:
             return False
     return True
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _can_scale_all(products: Array, bits: Array, answers: Table, begin: Any, end: Any, q: Any) -> bool:
-    for a in range(begin, end):
-        if not _can_scale(products, bits, answers[a, 0] * q, q, False):
-            return False
-    return True
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _multiply(
-    senders: Table,
-    s: Any,
-    q: Any,
-    evidence: Array,
-    messages: Array,
-    own: Any,
+def _others(
     out: Array,
-    bits: Array,
-    at: Any,
-    signed: bool,
+    answers: Table,
+    begin: Any,
+    end: Any,
+    evidence: Array,
+    here: Any,
+    messages: Array,
+    start: Any,
+    degree: Any,
+    q: Any,
 ) -> None:
     """Evidence times all arriving messages but one's own."""
-    _copy(out, at, evidence, senders[s, 0], q)
-    waiting, one = False, own
-    for r in range(senders[s, 3]):
-        other = senders[s, 1] + r * q
-        if other == own:
-            continue
-        if waiting:
-            _times_two(out, at, messages, one, other, q)
-        one, waiting = other, not waiting
-    if waiting:
-        _times(out, at, messages, one, q)
-    if not _can_scale(out, bits, at, q, signed):
-        # Too small for one product: start again, scaling after every factor.
-        _copy(out, at, evidence, senders[s, 0], q)
-        for r in range(senders[s, 3]):
-            other = senders[s, 1] + r * q
-            if other != own:
-                _times(out, at, messages, other, q)
-                _rescale(out, bits, at, q, signed)
+    for a in range(begin, end):
+        at, own = answers[a, 0] * q, answers[a, 1]
+        for j in range(NONE, q, EIGHT):
+            product = load(evidence, here + j)
+            for r in range(degree):
+                if start + r * q != own:
+                    product = product * load(messages, start + r * q + j)
+            store(out, at + j, product)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _gather(
+def _weighted(
+    out: Array,
+    answers: Table,
+    begin: Any,
+    end: Any,
+    evidence: Array,
+    here: Any,
+    messages: Array,
+    start: Any,
+    weights: Array,
+    first: Any,
+    degree: Any,
+    q: Any,
+) -> None:
+    """Evidence times all arriving messages to their weights, divided by one's own."""
+    for j in range(NONE, q, EIGHT):
+        total = load(evidence, here + j)
+        for r in range(degree):
+            total = total * power(load(messages, start + r * q + j), weights[first + r])
+        for a in range(begin, end):
+            store(out, answers[a, 0] * q + j, total / load(messages, answers[a, 1] + j))
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _leave_out_carefully(
     senders: Table,
     s: Any,
+    answers: Table,
     q: Any,
     evidence: Array,
     weights: Array,
     messages: Array,
-    message_bits: Array,
-    out: Array,
-    bits: Array,
-    scratch: Array,
-    scratch_bits: Array,
+    products: Array,
+    faint: NDArray[np.bool_],
+    low: Any,
+    count: Any,
+    signed: bool,
 ) -> None:
-    """Evidence times all arriving messages to their weights, scaled to a largest value of 1."""
-    half = weights.dtype.type(0.5)
-    start, first, degree = senders[s, 1], senders[s, 2], senders[s, 3]
-    _copy(out, NONE, evidence, senders[s, 0], q)
-    r = NONE
-    while r < degree:
-        one = start + r * q
-        if r + ONE < degree and weights[first + r] == half and weights[first + r + ONE] == half:
-            _times_roots(out, NONE, messages, one, one + q, q)
-            r += TWO
-        else:
-            _times_power(out, messages, message_bits, one, weights[first + r], scratch, scratch_bits, q)
-            r += ONE
-    if not _can_scale(out, bits, NONE, q, False):
-        # Too small for one product: start again, scaling after every factor.
-        _copy(out, NONE, evidence, senders[s, 0], q)
-        for k in range(degree):
-            _times_power(
-                out, messages, message_bits, start + k * q, weights[first + k], scratch, scratch_bits, q
-            )
-            _rescale(out, bits, NONE, q, False)
-    _rescale(out, bits, NONE, q, False)
+    """The same for rows that came out too small or too large to be trusted: scaled after every factor."""
+    here, start, first, degree = senders[s, 0], senders[s, 1], senders[s, 2], senders[s, 3]
+    if degree > MOST_FACTORS:
+        return  # logarithms were careful enough
+    for a in range(senders[s, 4], senders[s + ONE, 4]):
+        place, own = answers[a, 0], answers[a, 1]
+        if place < low or place >= low + count or not faint[place - low]:
+            continue
+        at = place * q
+        for j in range(NONE, q, EIGHT):
+            store(products, at + j, load(evidence, here + j))
+        _rescale(products, at, q, signed)
+        for r in range(degree):
+            other = start + r * q
+            if len(weights) == 0:
+                if other != own:
+                    for j in range(NONE, q, EIGHT):
+                        store(products, at + j, load(products, at + j) * load(messages, other + j))
+            else:
+                for j in range(NONE, q, EIGHT):
+                    factor = power(load(messages, other + j), weights[first + r])
+                    if other == own:
+                        factor = factor / load(messages, other + j)
+                    store(products, at + j, load(products, at + j) * factor)
+            _rescale(products, at, q, signed)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -385,7 +320,7 @@ def _gather_logs(
     total: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> None:
-    """The same for a node of many neighbours: logarithms, and how many factors are zero and negative."""
+    """The total for a node of many neighbours: logarithms, and how many factors are zero and negative."""
     weighted = len(weights) > 0
     for j in range(q):
         counts[j], counts[q + j], total[j] = 0, 0, 0.0
@@ -438,101 +373,100 @@ def _leave_out_log(
             out[at + j] = -value if negative % 2 == 1 else value
 
 
-# ---------------------------------------------------------------------- rows
+# ---------------------------------------------------------------------- new messages
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _copy(out: Array, at: Any, values: Array, here: Any, size: Any) -> None:
-    for j in range(size):
-        out[at + j] = values[here + j]
+def _settle_all(
+    segments: Table,
+    g: Any,
+    targets: Table,
+    made: Array,
+    faint: NDArray[np.bool_],
+    again: bool,
+    messages: Array,
+    fresh: Array,
+    damping: float,
+    least: Any,
+    signed: bool,
+    changes: NDArray[np.float64],
+) -> tuple[float, int]:
+    """Scale, damp and store new messages; the largest change, and how many are too faint to be stored.
+
+    The second time, `again`, it is those that were too faint, whatever they are now.
+    """
+    begin, to = segments[g, 0], segments[g, 2]
+    count = segments[g + ONE, 0] - begin
+    worst, faints = spread(messages.dtype.type(0)), 0
+    for i in range(count):
+        if i + AHEAD < count:
+            for j in range(NONE, to, LINE):
+                prefetch(messages, targets[begin + i + AHEAD, 0] + j)
+        if again and not faint[i]:
+            continue
+        at, target = i * to, targets[begin + i, 0]
+        largest = _largest(made, at, to, signed)
+        if not again:
+            faint[i] = not _is_clear(largest, made.dtype)
+            if faint[i]:
+                faints += 1
+                continue
+        scale = _scale(made, at, segments[g, 4], to, largest)
+        if damping > 0:
+            _damp(made, at, scale, messages, target, damping, least, to)
+            scale = _scale(made, at, segments[g, 4], to, _largest(made, at, to, signed))
+        change = _settle(made, at, scale, least, messages, fresh, target, to)
+        worst = larger(worst, change)
+        if len(changes):
+            changes[targets[begin + i, 1]] = np.sqrt(peak(change))
+    return np.sqrt(peak(worst)), faints
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _times(out: Array, at: Any, values: Array, here: Any, size: Any) -> None:
-    for j in range(size):
-        out[at + j] *= values[here + j]
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _times_two(out: Array, at: Any, values: Array, one: Any, other: Any, size: Any) -> None:
-    for j in range(size):
-        out[at + j] *= values[one + j] * values[other + j]
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _times_roots(out: Array, at: Any, values: Array, one: Any, other: Any, size: Any) -> None:
-    for j in range(size):
-        out[at + j] *= np.sqrt(values[one + j] * values[other + j])
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _divide(out: Array, at: Any, total: Array, here: Any, values: Array, own: Any, size: Any) -> None:
-    for j in range(size):
-        out[at + j] = total[here + j] / values[own + j]
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _settle(made: Array, at: Any, scale: Any, least: Any, messages: Array, here: Any, size: Any) -> None:
-    """Put a new message, scaled and kept above `least`, in place of the old; leave squared changes behind."""
-    for j in range(size):
-        value = made[at + j] * scale
-        value = value if value > least else least
-        change = value - messages[here + j]
-        made[at + j] = change * change
-        messages[here + j] = value
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _settle_apart(
+def _settle(
     made: Array, at: Any, scale: Any, least: Any, messages: Array, fresh: Array, here: Any, size: Any
-) -> None:
-    """The same into another array, the old message being read by others yet."""
-    for j in range(size):
-        value = made[at + j] * scale
-        value = value if value > least else least
-        change = value - messages[here + j]
-        made[at + j] = change * change
-        fresh[here + j] = value
+) -> Any:
+    """Put a new message, scaled and kept above `least`, in its place; squared changes, the largest of each lane."""
+    worst, factor = spread(made.dtype.type(0)), spread(scale)
+    for j in range(NONE, size, EIGHT):
+        value = larger(load(made, at + j) * factor, least)
+        change = value - load(messages, here + j)
+        worst = larger(worst, change * change)
+        store(fresh, here + j, value)
+    return worst
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _damp(
-    made: Array, at: Any, scale: Any, messages: Array, here: Any, keep: Any, least: Any, size: Any
+    made: Array, at: Any, scale: Any, messages: Array, here: Any, damping: float, least: Any, size: Any
 ) -> None:
     """Keep a share of the old message; of weighted ones in logarithms, which is what settles."""
-    rest = made.dtype.type(1) - keep
-    for j in range(size):
-        value, old = made[at + j] * scale, messages[here + j]
-        if least > 0:
-            value = np.exp(rest * np.log(max(value, least)) + keep * np.log(old))
+    one, keep = made.dtype.type(1), made.dtype.type(damping)
+    weighted, factor = peak(least) > 0, spread(scale)
+    for j in range(NONE, size, EIGHT):
+        value, old = load(made, at + j) * factor, load(messages, here + j)
+        if weighted:
+            mixed = power(larger(value, least), one - keep) * power(old, keep)
         else:
-            value = keep * old + rest * value
-        made[at + j] = value
+            mixed = value * spread(one - keep) + old * spread(keep)
+        store(made, at + j, mixed)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _scale(row: Array, bits: Array, at: Any, size: Any, signed: bool) -> Any:
+def _scale(row: Array, at: Any, size: Any, room: Any, largest: Any) -> Any:
     """What a row's entry of largest magnitude becomes 1 by; one that has none (all zero, not finite) is made ones."""
-    largest = _largest(row, bits, at, size, signed)
     if _is_magnitude(largest, row.dtype):
         return row.dtype.type(1) / largest
-    for j in range(size):
-        row[at + j] = 1
+    for j in range(room):
+        row[at + j] = 1 if j < size else 0
     return row.dtype.type(1)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _rescale(row: Array, bits: Array, at: Any, size: Any, signed: bool) -> None:
-    scale = _scale(row, bits, at, size, signed)
-    for j in range(size):
-        row[at + j] *= scale
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _can_scale(row: Array, bits: Array, at: Any, size: Any, signed: bool) -> bool:
-    """Whether the largest magnitude leaves room for smaller ones below it."""
-    largest = _largest(row, bits, at, size, signed)
-    return abs(largest) > np.sqrt(np.finfo(row.dtype).tiny) and _is_magnitude(largest, row.dtype)
+def _rescale(row: Array, at: Any, size: Any, signed: bool) -> None:
+    factor = spread(_scale(row, at, size, size, _largest(row, at, size, signed)))
+    for j in range(NONE, size, EIGHT):
+        store(row, at + j, load(row, at + j) * factor)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -542,156 +476,22 @@ def _is_magnitude(value: Any, dtype: Any) -> bool:
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _largest(row: Array, bits: Array, at: Any, size: Any, signed: bool) -> Any:
+def _is_clear(value: Any, dtype: Any) -> bool:
+    """Whether a largest magnitude leaves room for smaller ones below it."""
+    return _is_magnitude(value, dtype) and abs(value) > FEW * FEW * np.sqrt(np.finfo(dtype).tiny)
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _largest(row: Array, at: Any, size: Any, signed: bool) -> Any:
     """The entry of largest magnitude, with its sign."""
-    if not signed:
-        return _peak(bits, at, size)
-    high, low = row[at], row[at]
-    for j in range(size):
-        high = max(high, row[at + j])
-        low = min(low, row[at + j])
-    return high if high >= -low else low
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _peak(bits: Array, at: Any, size: Any) -> Any:
-    """The largest entry of a row without negative ones, from its bits: as whole numbers they compare faster."""
-    high = bits[at]
-    for j in range(size):
-        high = max(high, bits[at + j])
-    return _as_float(high)  # type: ignore[call-arg]
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _prefetch(values: Array, at: Any, size: Any) -> None:
-    """Have a row fetched into the cache that will be needed soon."""
-    for j in range(NONE, size, LINE):
-        _prefetch_line(values, at + j)  # type: ignore[call-arg]
-
-
-@numba.extending.intrinsic
-def _prefetch_line(context: Any, values: Any, at: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
-        kind = signature.args[0]
-        array = context.make_array(kind)(context, builder, arguments[0])
-        place = builder.gep(array.data, [arguments[1]])
-        byte, word = llvmlite.ir.IntType(8).as_pointer(), llvmlite.ir.IntType(32)
-        function = builder.module.declare_intrinsic(
-            "llvm.prefetch",
-            [byte],
-            llvmlite.ir.FunctionType(llvmlite.ir.VoidType(), [byte, word, word, word]),
-        )
-        builder.call(function, [builder.bitcast(place, byte), word(1), word(3), word(1)])
-
-    return numba.void(values, at), generate
-
-
-@numba.extending.intrinsic
-def _as_float(context: Any, bits: Any) -> Any:
-    """The floating-point number with these bits."""
-    single = bits == numba.int32
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        kind = llvmlite.ir.FloatType() if single else llvmlite.ir.DoubleType()
-        return builder.bitcast(arguments[0], kind)
-
-    return (numba.float32 if single else numba.float64)(bits), generate
-
-
-# ---------------------------------------------------------------------- powers
-
-# log2(1 + t) = t (a_0 + a_1 t + ...) on [0, 1] to 3e-8, and 2^t = b_0 + b_1 t + ... on [0, 1] to 3e-9:
-# Chebyshev fits, good to the last bit or two of float32.
-LOGARITHM = np.array(
-    [
-        1.4426949983876478,
-        -0.7213403288295039,
-        0.48069547500537646,
-        -0.3584284904104408,
-        0.2757196618822178,
-        -0.1972852119903621,
-        0.11305197648785,
-        -0.042687185249360486,
-        0.00757913571505924,
-    ],
-    dtype=np.float32,
-)
-EXPONENTIAL = np.array(
-    [
-        1.0000000025868891,
-        0.6931469286930091,
-        0.2402305020452078,
-        0.05548042632494658,
-        0.009684580453864557,
-        0.001238782146560879,
-        0.00021877504814256103,
-    ],
-    dtype=np.float32,
-)
-MANTISSA, UNIT, BIAS, SHIFT = 0x7FFFFF, 0x3F800000, 127, 23
-
-
-def _times_power(
-    out: Array,
-    values: Array,
-    bits: Array,
-    here: Any,
-    weight: Any,
-    scratch: Array,
-    scratch_bits: Array,
-    q: Any,
-) -> None:
-    """Multiply a row by a positive one to a power; `scratch` has room for three."""
-    raise TypeError("compiled code only")
-
-
-@numba.extending.overload(_times_power, jit_options={"error_model": "numpy"})
-def _times_power_by_type(
-    out: Any, values: Any, bits: Any, here: Any, weight: Any, scratch: Any, scratch_bits: Any, q: Any
-) -> Any:
-    if values.dtype == numba.float32:
-        return _times_power_single
-    return _times_power_double
-
-
-def _times_power_double(
-    out: Any, values: Any, bits: Any, here: Any, weight: Any, scratch: Any, scratch_bits: Any, q: Any
-) -> Any:
-    for j in range(q):
-        out[j] *= np.exp(weight * np.log(values[here + j]))
-
-
-def _times_power_single(
-    out: Any, values: Any, bits: Any, here: Any, weight: Any, scratch: Any, scratch_bits: Any, q: Any
-) -> Any:
-    """By exponent and mantissa bits, in loops a compiler turns into vector instructions."""
-    exponent, fraction = q, q + q
-    for j in range(q):
-        scratch[exponent + j] = np.float32((bits[here + j] >> SHIFT) - BIAS)
-        scratch_bits[j] = (bits[here + j] & MANTISSA) | UNIT
-    for j in range(q):
-        t = scratch[j] - np.float32(1)
-        power = LOGARITHM[8]
-        power = power * t + LOGARITHM[7]
-        power = power * t + LOGARITHM[6]
-        power = power * t + LOGARITHM[5]
-        power = power * t + LOGARITHM[4]
-        power = power * t + LOGARITHM[3]
-        power = power * t + LOGARITHM[2]
-        power = power * t + LOGARITHM[1]
-        power = power * t + LOGARITHM[0]
-        scratch[fraction + j] = weight * (scratch[exponent + j] + power * t)
-    for j in range(q):
-        whole = np.floor(scratch[fraction + j])
-        scratch[fraction + j] -= whole
-        scratch_bits[j] = (np.int32(whole) + BIAS) << SHIFT
-    for j in range(q):
-        t = scratch[fraction + j]
-        power = EXPONENTIAL[6]
-        power = power * t + EXPONENTIAL[5]
-        power = power * t + EXPONENTIAL[4]
-        power = power * t + EXPONENTIAL[3]
-        power = power * t + EXPONENTIAL[2]
-        power = power * t + EXPONENTIAL[1]
-        power = power * t + EXPONENTIAL[0]
-        out[j] *= power * scratch[j]
+    high = load(row, at)
+    for j in range(EIGHT, size, EIGHT):
+        high = larger(high, load(row, at + j))
+    top = peak(high)
+    if signed:
+        low = load(row, at)
+        for j in range(EIGHT, size, EIGHT):
+            low = smaller(low, load(row, at + j))
+        bottom = peak(spread(row.dtype.type(0)) - low)
+        return top if top >= bottom else -bottom
+    return top

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from kernelbp.inference.program import Layout, Program, make_program
+from kernelbp.inference.program import Layout, Program, make_program, padded
 from kernelbp.inference.update import FLOORS, Flat, State, update_plainly
 from kernelbp.inference.wiring import Phase, Wiring
 from kernelbp.learning.conditionals import Conditional
@@ -57,12 +57,18 @@ class Engine:
             sizes = [messages.shape[1] for messages in state.messages]
             self._layout = Layout.of(wiring, sizes, ranks)
             self._operators = np.concatenate(
-                [o.right.T.ravel() for o in state.operators if isinstance(o, Conditional)]
+                [_padded(o.right.T).ravel() for o in state.operators if isinstance(o, Conditional)]
             )
-        self._moved = self.compiled and ranks is not None
+        self._moved = self.compiled and (
+            ranks is not None or bool(np.any(self._layout.sizes != self._layout.values))
+        )
         if self._moved:
-            self.messages, self._weights = self._laid_out(state.messages), self._laid_out(state.weights)
-            self._evidence = _permuted(state.evidence, self._layout.nodes, self._layout.node_places)
+            rows, places = self._layout.rows, self._layout.row_places
+            # What an update makes of the padding, so that it never changes.
+            silent = FLOORS[state.messages.values.dtype] if state.weights else 0.0
+            self.messages = _laid_out(state.messages, rows, places, silent)
+            self._weights = _laid_out(state.weights, rows, places, None)
+            self._evidence = _laid_out(state.evidence, self._layout.nodes, self._layout.node_places, 0.0)
 
     @contextmanager
     def running(self) -> Iterator[Engine]:
@@ -78,10 +84,8 @@ class Engine:
                     for mine, theirs, first in zip(
                         self.messages, self.state.messages, self._layout.rows, strict=True
                     ):
-                        np.take(mine, self._layout.row_places[first : first + len(mine)], axis=0, out=theirs)
-
-    def _laid_out(self, arrays: Flat) -> Flat:
-        return _permuted(arrays, self._layout.rows, self._layout.row_places)
+                        places = self._layout.row_places[first : first + len(mine)]
+                        np.take(mine[:, : theirs.shape[1]], places, axis=0, out=theirs)
 
     def update(self, phases: Sequence[Phase], damping: float, changes: NDArray[np.float64]) -> float:
         """Run phases one after another, as `update_plainly` does each.
@@ -177,9 +181,7 @@ class Engine:
             self._weights.values,
             self._operators,
             messages,
-            messages.view(f"i{messages.itemsize}"),
             fresh,
-            fresh is messages,
             float(damping),
             FLOORS[messages.dtype],
             self.state.signed,
@@ -189,12 +191,25 @@ class Engine:
         return largest
 
 
-def _permuted(arrays: Flat, starts: NDArray[np.int64], places: NDArray[np.int64]) -> Flat:
-    """A copy with the rows of each variable's array at their places."""
-    made = Flat([array.shape for array in arrays], arrays.values.dtype)
+def _laid_out(
+    arrays: Flat, starts: NDArray[np.int64], places: NDArray[np.int64], padding: float | None
+) -> Flat:
+    """A copy with the rows of each variable's array at their places, padded unless they are single numbers."""
+    shapes = [array.shape if padding is None else (len(array), padded(array.shape[1])) for array in arrays]
+    made = Flat(shapes, arrays.values.dtype)
     for mine, array, first in zip(made, arrays, starts, strict=False):
-        mine[places[first : first + len(array)]] = array
+        at = places[first : first + len(array)]
+        if padding is None:
+            mine[at] = array
+        else:
+            mine[at, : array.shape[1]] = array
+            mine[:, array.shape[1] :] = padding
     return made
+
+
+def _padded(table: NDArray[Any]) -> NDArray[Any]:
+    """With zeros after its rows and columns."""
+    return np.pad(table, [(0, padded(size) - size) for size in table.shape])
 
 
 def available_threads() -> int:

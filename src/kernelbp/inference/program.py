@@ -11,13 +11,26 @@ from numpy.typing import NDArray
 
 from kernelbp.inference.wiring import Phase, Wiring
 
-__all__ = ["Layout", "Program", "make_program"]
+__all__ = ["LANES", "Layout", "Program", "make_program", "padded"]
 
 Table = NDArray[np.int64]
 Unsigned = NDArray[np.uint64]
 
+LANES = 8
+"""Values that are worked on at once."""
 BLOCK_CELLS = 1 << 15
 """Message values a block makes, about: products and new messages stay in a core's own cache."""
+
+
+def padded(size: int) -> int:
+    """Room for a row: the least multiple of `LANES` that is not below its size.
+
+    Examples
+    --------
+    >>> padded(8), padded(9)
+    (8, 16)
+    """
+    return -(-size // LANES) * LANES
 
 
 @dataclass(frozen=True)
@@ -29,7 +42,8 @@ class Layout:
 
     Attributes
     ----------
-    sizes : (variables,) values of a message
+    values : (variables,) values of a message
+    sizes : (variables,) room of a message: its values and what pads them
     messages : (variables,) offset of each variable's first message
     evidence : (variables,) offset of each variable's first node
     rows : (variables,) number of each variable's first message
@@ -39,6 +53,7 @@ class Layout:
     node_places : (nodes,) the same for nodes
     """
 
+    values: Table
     sizes: Table
     messages: Table
     evidence: Table
@@ -54,7 +69,8 @@ class Layout:
 
         `ranks` has for each node of the graph the phase it sends in; None leaves all as they are.
         """
-        size = np.asarray(sizes, dtype=np.int64)
+        values = np.asarray(sizes, dtype=np.int64)
+        size: Table = np.array([padded(count) for count in sizes], dtype=np.int64)
         row_places: list[Table] = [np.empty(0, dtype=np.int64)]
         node_places: list[Table] = [np.empty(0, dtype=np.int64)]
         for members, start in zip(wiring.nodes, wiring.start, strict=True):
@@ -70,6 +86,7 @@ class Layout:
         some = np.unique(wiring.operator, return_index=True)[1]
         shapes = size[wiring.source_variable[some]] * size[wiring.target_variable[some]]
         return cls(
+            values,
             size,
             _starts(rows * size),
             _starts(nodes * size),
@@ -93,16 +110,16 @@ class Program:
 
     Attributes
     ----------
-    blocks : (blocks + 1, 3) first sender, first segment, values of a message at the senders
+    blocks : (blocks + 1, 3) first sender, first segment, room of a message at the senders
     senders : (senders + 1, 5) offset of the evidence; offset and number of the first message that arrives; how
         many arrive; first answer
     answers : (messages, 2) one for each message sent, sender by sender in the order of what it answers: its place
         in the block, offset of the message it answers
-    segments : (segments + 1, 4) first target, offset of the operator, values of a message at the receivers, place
-        of the first in the block
+    segments : (segments + 1, 5) first target, offset of the operator, room of a message at the receivers, place
+        of the first in the block, values of a message
     targets : (messages, 2) block by block, operator by operator: offset of the message, its number in the wiring
     cuts : (phases + 1,) first block of each phase
-    room : (2,) most messages a block sends, most values of a message
+    room : (2,) most messages a block sends, most room of a message
     independent : whether no phase reads what it writes
     """
 
@@ -179,6 +196,7 @@ def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Pro
             layout.operators[operator[first_target]],
             layout.sizes[receiver[first_target]],
             first_target - block_begin[block[first_target]],
+            layout.values[receiver[first_target]],
         ],
         axis=1,
     )
@@ -194,7 +212,7 @@ def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Pro
         blocks=_ended(blocks, len(senders), len(segments), 0),
         senders=_ended(senders, 0, 0, 0, 0, len(messages)),
         answers=answers.astype(np.uint64),
-        segments=_ended(segments, len(messages), 0, 0, 0),
+        segments=_ended(segments, len(messages), 0, 0, 0, 0),
         targets=targets.astype(np.uint64),
         cuts=np.searchsorted(phase[first_sender], np.arange(len(phases) + 1)).astype(np.int64),
         room=np.array(
