@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kernelbp import Graph, Relation
-from kernelbp.inference import engine
+from kernelbp.inference import compiled, engine
 from kernelbp.inference.compiled import MOST_FACTORS
 from kernelbp.inference.engine import Engine
 from kernelbp.inference.schedules import make_plan
@@ -272,3 +272,17 @@ def test_contradicting_messages_leave_the_range_of_single_precision_and_come_bac
         else:
             updated(Engine(state, wiring, 1), everything, changes)
             assert np.allclose(state.messages[0], expected, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize(("dtype", "accuracy"), [(np.float32, 1e-5), (np.float64, 1e-12)])
+def test_logarithms_and_back_are_the_messages_scaled(dtype, accuracy):
+    rng = np.random.default_rng(0)
+    messages = rng.uniform(size=(50, 16)).astype(dtype) ** 20
+    messages[3, 5] = 0.0
+    logarithms, back = np.empty(messages.size, dtype), np.empty_like(messages)
+    compiled.to_logarithms(messages.ravel(), logarithms)
+    rows = logarithms.reshape(messages.shape)
+    compiled.from_logarithms(rows, back, 1e-18)
+    expected = np.maximum(messages / messages.max(axis=1, keepdims=True), 1e-18)
+    assert np.allclose(back, expected, rtol=accuracy * 10, atol=0)
+    assert np.array_equal(rows.max(axis=1), np.zeros(50))

@@ -194,7 +194,7 @@ def test_after_a_harmful_leap_messages_are_where_it_left_from():
         0.0,
     )
     messages = state.messages[0]
-    leaps = Anderson(state.messages, weighted=True)
+    leaps = Anderson(state.messages, weighted=True, compiled=False)
     leaps.begin()
     for step, residual in enumerate([0.5, 0.4, 0.3, 0.2]):
         messages *= np.array([1.0, 0.9, 0.8 + 0.01 * step])

@@ -20,14 +20,16 @@ __all__ = ["Anderson"]
 
 Array = NDArray[Any]
 
-MEMORY = 6
+MEMORY = 5
 """Iterations remembered."""
 WARM_UP = 3
 """Iterations run plainly before the first leap, and after one that was taken back."""
-PATIENCE = 40
-"""Iterations run plainly first where there are so many messages that a leap costs as much as an iteration."""
 MANY = 1 << 18
 """Message values that are many."""
+NEAR = 0.02
+"""Largest change from which on many messages, of which a leap costs as much as an iteration, are extrapolated."""
+PERIOD = 3
+"""Iterations of many messages from one leap to the next."""
 WORSE = 2.0
 """A leap is taken back if it leaves the residual this much larger than the best so far."""
 RIDGE = 1e-10
@@ -39,9 +41,11 @@ class Anderson:
     Call `begin` before the first and `leap` after every iteration.
     """
 
-    def __init__(self, messages: Flat, *, weighted: bool) -> None:
-        self._messages, self._weighted = messages, weighted
+    def __init__(self, messages: Flat, *, weighted: bool, compiled: bool) -> None:
+        self._messages, self._compiled = messages, compiled
         size = messages.values.size
+        self._many = size > MANY
+        self._floor = FLOORS[messages.values.dtype] if weighted else 0.0
         self._moves = np.empty((MEMORY, size), messages.values.dtype)
         self._ends = np.empty_like(self._moves)
         self._before = np.empty(size, messages.values.dtype)
@@ -49,11 +53,14 @@ class Anderson:
         self._known = 0
         self._best = np.inf
         self._safe = -1
-        self._rest = WARM_UP if size <= MANY else PATIENCE
+        self._rest = WARM_UP
+        self._begun = False
 
     def begin(self) -> None:
         """Remember where the first iteration starts."""
-        self._logs(self._before)
+        if not self._many:
+            self._to_logarithms(self._before)
+            self._begun = True
 
     def leap(self, residual: float) -> None:
         """Learn from the iteration that just ended with this residual, and extrapolate."""
@@ -63,16 +70,16 @@ class Anderson:
             self._known, self._safe, self._rest = 0, -1, WARM_UP
             return
         self._best = min(self._best, residual)
-        self._rest -= 1
-        if self._rest >= MEMORY:
-            return
-        if self._rest == MEMORY - 1:
-            self._logs(self._before)  # where the first iteration that is remembered will start
+        if not self._begun:
+            if residual <= NEAR:
+                self._to_logarithms(self._before)
+                self._begun = True
             return
         row = self._known % MEMORY
-        self._logs(self._ends[row])
+        self._to_logarithms(self._ends[row])
         np.subtract(self._ends[row], self._before, out=self._moves[row])
         self._known += 1
+        self._rest -= 1
         count = min(self._known, MEMORY)
         self._gram[row, :count] = self._gram[:count, row] = self._moves[:count] @ self._moves[row]
         if self._rest > 0 or count < 2:
@@ -80,6 +87,7 @@ class Anderson:
             return
         self._safe = row
         self._set(self._shares(count) @ self._ends[:count])
+        self._rest = PERIOD if self._many else 1
 
     def _shares(self, count: int) -> Array:
         """Weights that sum to one and make the weighted moves as small as can be."""
@@ -90,20 +98,29 @@ class Anderson:
         shares = np.linalg.lstsq(scaled, 1.0 / scale, rcond=None)[0] / scale
         return (shares / shares.sum()).astype(self._ends.dtype)
 
-    def _logs(self, out: Array) -> None:
+    def _to_logarithms(self, out: Array) -> None:
+        """Of all messages, to whichever base."""
         values = self._messages.values
-        np.maximum(values, np.finfo(values.dtype).tiny, out=out)
-        np.log(out, out=out)
+        if self._compiled:
+            from kernelbp.inference import compiled
 
-    def _set(self, logs: Array) -> None:
+            compiled.to_logarithms(values, out)
+        else:
+            np.maximum(values, np.finfo(values.dtype).tiny, out=out)
+            np.log(out, out=out)
+
+    def _set(self, logarithms: Array) -> None:
         """Make these the messages, scaled, and the start of the next iteration."""
-        floor = np.log(FLOORS[logs.dtype])
         begin = 0
         for messages in self._messages:
-            part = logs[begin : begin + messages.size].reshape(messages.shape)
+            part = logarithms[begin : begin + messages.size].reshape(messages.shape)
             begin += messages.size
-            part -= part.max(axis=1, keepdims=True)
-            if self._weighted:
-                np.maximum(part, floor, out=part)
-            np.exp(part, out=messages)
-        self._before = logs
+            if self._compiled:
+                from kernelbp.inference import compiled
+
+                compiled.from_logarithms(part, messages, self._floor)
+            else:
+                part -= part.max(axis=1, keepdims=True)
+                np.exp(part, out=messages)
+                np.maximum(messages, self._floor, out=messages)
+        self._before = logarithms

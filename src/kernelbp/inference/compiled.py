@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from kernelbp.inference.lanes import (
     EIGHT,
+    exponential,
     larger,
     load,
+    logarithm,
     peak,
     power,
     prefetch,
@@ -28,7 +30,7 @@ from kernelbp.inference.lanes import (
     store,
 )
 
-__all__ = ["copy_messages", "run_blocks"]
+__all__ = ["copy_messages", "from_logarithms", "run_blocks", "to_logarithms"]
 
 Array = NDArray[Any]
 Table = NDArray[np.uint64]
@@ -137,6 +139,30 @@ def copy_messages(source: Array, target: Array, segments: Table, targets: Table)
         for i in range(segments[g, 0], segments[g + ONE, 0]):
             for j in range(NONE, segments[g, 2], EIGHT):
                 store(target, targets[i, 0] + j, load(source, targets[i, 0] + j))
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def to_logarithms(values: Array, out: Array) -> None:
+    """Logarithms, to whichever base, of flat messages."""
+    tiny = spread(np.finfo(values.dtype).tiny)
+    for j in range(NONE, np.uint64(len(values)), EIGHT):
+        store(out, j, logarithm(larger(load(values, j), tiny)))
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def from_logarithms(logarithms: Array, messages: Array, floor: float) -> None:
+    """Messages (n, q) with these logarithms, which are shifted so that the largest of each is zero."""
+    rows, size = np.uint64(messages.shape[0]), np.uint64(messages.shape[1])
+    logs, flat = logarithms.reshape(-1), messages.reshape(-1)
+    least = spread(messages.dtype.type(floor))
+    # Of what is left of the range of the type, which `exponential` does not leave.
+    lowest = spread(messages.dtype.type(-120.0 if messages.itemsize == 4 else -600.0))
+    for i in range(rows):
+        shift = spread(_largest(logs, i * size, size, False))
+        for j in range(i * size, (i + ONE) * size, EIGHT):
+            moved = larger(load(logs, j) - shift, lowest)
+            store(logs, j, moved)
+            store(flat, j, larger(exponential(moved), least))
 
 
 # ---------------------------------------------------------------------- products of messages

@@ -19,7 +19,20 @@ from numba.extending import models, overload, register_model
 
 from kernelbp.inference.program import LANES
 
-__all__ = ["EIGHT", "larger", "load", "peak", "power", "prefetch", "root", "smaller", "spread", "store"]
+__all__ = [
+    "EIGHT",
+    "exponential",
+    "larger",
+    "load",
+    "logarithm",
+    "peak",
+    "power",
+    "prefetch",
+    "root",
+    "smaller",
+    "spread",
+    "store",
+]
 
 EIGHT = np.uint64(LANES)
 INDEX = ir.IntType(32)

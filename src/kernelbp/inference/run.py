@@ -87,7 +87,7 @@ def run(
     changes = np.zeros(n_messages if plan.dynamic else 0)
     small = engine.state.messages.values.size <= MOST_ACCELERATED
     leaps = (
-        Anderson(engine.messages, weighted=bool(engine.state.weights))
+        Anderson(engine.messages, weighted=bool(engine.state.weights), compiled=engine.compiled)
         if accelerate and small and not exact_in_one
         else None
     )

@@ -258,10 +258,15 @@ def fit_posterior(
         solvers = [_Solver(whole - part) for part in sums]
         coordinates = {f: basis.coordinates(readings[few[folds[few] == f]]) for f in range(FOLDS)}
 
+        near = 1.0
+
         def score(ridge: float, index: int, link: Link) -> float:
+            nonlocal near
             plain, base = _held_out(few, folds, coordinates, solvers, ridge)
             logs = _log_ratio(plain @ spread[index], base @ spread[index], link)
-            return _calibrate(logs, measures[few], prior, REFINED[:0]).score or 0.0
+            found = _calibrate(logs, measures[few], prior, near=near, refined=())
+            near = found.temperature  # other settings will want much the same
+            return found.score or 0.0
 
         # The ridge and the reading of its predictions hardly depend on each other: one after the other.
         index, link = 0, LINKS[0]
@@ -272,7 +277,7 @@ def fit_posterior(
         coordinates = {f: basis.coordinates(readings[scored[folds[scored] == f]]) for f in range(FOLDS)}
         plain, base = _held_out(scored, folds, coordinates, solvers, ridge)
         logs = _log_ratio(plain @ spread[index], base @ spread[index], link)
-        width, calibration = WIDTHS[index], _calibrate(logs, measures[scored], prior)
+        width, calibration = WIDTHS[index], _calibrate(logs, measures[scored], prior, near=near)
     blur = spread[WIDTHS.index(width)]
     weights, offset = _Solver(whole).at(ridge)
     base = prior @ blur
@@ -552,9 +557,17 @@ def _uncalibrated(size: int) -> Calibration:
 
 
 def _calibrate(
-    logs: Matrix, measures: sparse.csr_array, prior: Matrix, refined: tuple[float, ...] = REFINED
+    logs: Matrix,
+    measures: sparse.csr_array,
+    prior: Matrix,
+    *,
+    near: float = 1.0,
+    refined: tuple[float, ...] = REFINED,
 ) -> Calibration:
-    """The temperature and share with the best held-out score, for log ratios (n, q) of n pairs."""
+    """The temperature and share with the best held-out score, for log ratios (n, q) of n pairs.
+
+    The search begins `near` one of the temperatures tried.
+    """
     shares, dense = np.asarray(SHARES), measures.toarray()
     found: dict[float, tuple[float, float, Matrix]] = {}
 
@@ -570,7 +583,7 @@ def _calibrate(
             found[temperature] = float(scores[best]), float(shares[best]), factors
         return found[temperature][0]
 
-    centre = _climb(score, TEMPERATURES, TEMPERATURES.index(1.0))
+    centre = _climb(score, TEMPERATURES, TEMPERATURES.index(near))
     best = max((centre, *(centre * step for step in refined)), key=score)
     score_found, share, factors = found[best]
     return Calibration(best, share, factors, score_found)
@@ -600,7 +613,8 @@ def _climb(score: Callable[[float], float], ladder: tuple[float, ...], start: in
 def _tempered(logs: Matrix, prior: Matrix, temperature: float) -> Matrix:
     scaled = logs / temperature
     # The largest among states that occur; others may lie higher but must not overflow.
-    scaled -= np.where(prior > 0, scaled, -np.inf).max(axis=1, keepdims=True)
+    occurs = prior > 0
+    scaled -= (scaled if occurs.all() else scaled[:, occurs]).max(axis=1, keepdims=True)
     np.minimum(scaled, 0.0, out=scaled)
     np.exp(scaled, out=scaled)
     scaled /= scaled @ prior[:, None]

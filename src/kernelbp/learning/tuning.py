@@ -8,7 +8,9 @@ held-out pointwise mutual information, in nats a pair.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from scipy import sparse
 
 from kernelbp.kernels import domain
 from kernelbp.learning.examples import Table
-from kernelbp.learning.probability import States, blurs, density_ratio, joint_table
+from kernelbp.learning.probability import States, blurs, joint_table
 
 __all__ = ["LOOPY_SHARE", "Smoothing", "fit_smoothing", "smoothed_joint"]
 
@@ -95,15 +97,18 @@ def fit_smoothing(
             continue
         joint = joint_table(training, *measures)
         rows, columns, counts = _sample(held_out)
-        left, right = measures[0][rows], measures[1][columns]
-        for i, first in enumerate(first_blurs):
-            for j, second in enumerate(second_blurs):
-                if symmetric and i != j:
-                    continue
-                ratio = density_ratio(smoothed_joint(joint, first, second), 0.0)
-                value = np.asarray(right.multiply(left @ ratio).sum(axis=1)).reshape(-1)
-                mixed = (1 - shares) * value[:, None] + shares
-                scores[i, j] += counts @ np.log(np.maximum(mixed, np.finfo(np.float64).tiny))
+        # w(x_s)' R w(x_t) with R = B_s' J B_t over its margins: what depends on one end is made once for it.
+        first, second = measures[0][rows], measures[1][columns]
+        left = [_read(first, blur, joint.sum(axis=1)) for blur in first_blurs]
+        right = [_read(second, blur, joint.sum(axis=0)) for blur in second_blurs]
+        seen = [end.weights @ joint for end in left]
+        for i, j in itertools.product(range(len(left)), range(len(right))):
+            if symmetric and i != j:
+                continue
+            # A state that never occurs is as likely as not.
+            value = np.einsum("ij,ij->i", seen[i], right[j].weights) + 1 - left[i].known * right[j].known
+            mixed = (1 - shares) * value[:, None] + shares
+            scores[i, j] += counts @ np.log(np.maximum(mixed, np.finfo(np.float64).tiny))
         total += counts.sum()
     if not total:
         return Smoothing(widths or (0.0, 0.0), tried_shares[2] if mixing is None else mixing, None)
@@ -112,6 +117,20 @@ def fit_smoothing(
     best = np.unravel_index(int(np.argmax(scores)), scores.shape)
     chosen = (tried[0][best[0]], tried[1][best[1]])
     return Smoothing(chosen, float(shares[best[2]]), float(scores[best] / total))
+
+
+class _Read(NamedTuple):
+    """One end of n pairs: its measures through a blur over the margin that makes, and their mass on states that occur."""
+
+    weights: Matrix
+    known: Matrix
+
+
+def _read(measures: sparse.csr_array, blur: Matrix, margin: Matrix) -> _Read:
+    made = margin @ blur
+    occurs = made > 0
+    over = np.divide(blur, made, out=np.zeros_like(blur), where=occurs)
+    return _Read(measures @ over.T, measures @ occurs.astype(np.float64))
 
 
 def _folds(table: Table) -> list[tuple[Table, Table]]:
