@@ -9,6 +9,7 @@ import pytest
 
 from kernelbp import Beliefs, Graph, Model, Relation
 from kernelbp.errors import InputError, UnsupportedError
+from kernelbp.inference import beliefs as beliefs_module
 from kernelbp.inference.beliefs import VariableBeliefs
 from kernelbp.kernels import Delta, Gaussian, Sphere
 
@@ -496,3 +497,30 @@ def test_a_graph_without_nodes_has_no_beliefs_to_read():
     assert beliefs.converged
     with pytest.raises(InputError, match="no nodes"):
         beliefs.mean()
+
+
+# ---------------------------------------------------------------------- many nodes
+
+
+@pytest.mark.parametrize("weighting", ["tree-reweighted", "bethe"])
+@pytest.mark.parametrize(("dtype", "accuracy"), [(np.float32, 1e-5), (np.float64, 1e-12)])
+def test_compiled_reading_gives_the_same_beliefs(monkeypatch, weighting, dtype, accuracy):
+    graph = Graph.grid((5, 4), variable="state", relation={"down": "then", "right": "then"})
+    graph = graph.observe("seen", np.linspace(0.1, 2.0, 20), nodes=np.arange(20)).fix([3], [0.5])
+    options = {"weighting": weighting, "dtype": dtype, "max_iterations": 200}
+    plain = numbers_model().infer(graph, **options).probabilities()
+    monkeypatch.setattr(beliefs_module, "MANY_CELLS", 0)
+    compiled = numbers_model().infer(graph, **options)
+    assert np.allclose(compiled.probabilities(), plain, rtol=accuracy * 100, atol=accuracy)
+
+
+def test_compiled_reading_rules_out_what_any_neighbour_rules_out(monkeypatch):
+    """Zeros of potentials, however many neighbours speak for the same value."""
+    either = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.5, 0.5, 1e-30]])
+    model = Model({"x": Delta()}, {"r": Relation("x", "x", potential=either)}, landmarks={"x": [0, 1, 2]})
+    graph = Graph.from_edges([(0, k, "r") for k in range(1, 6)], variables=["x"] * 6)
+    graph = graph.fix([1, 2, 3, 4, 5], [0, 1, 2, 2, 2])
+    plain = model.fit({}).infer(graph, weighting="bethe").probabilities()
+    monkeypatch.setattr(beliefs_module, "MANY_CELLS", 0)
+    assert np.allclose(model.infer(graph, weighting="bethe").probabilities(), plain, atol=1e-6)
+    assert np.allclose(plain[0], [0, 0, 1], atol=1e-6)

@@ -14,8 +14,9 @@ from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.graph import Graph
 from kernelbp.inference.evidence import Evidence, VariableFacts
 from kernelbp.inference.partition import log_partition, node_totals
+from kernelbp.inference.program import padded
 from kernelbp.inference.run import Verdict
-from kernelbp.inference.update import State, log_magnitude
+from kernelbp.inference.update import ZERO, State, log_magnitude
 from kernelbp.inference.wiring import Wiring
 from kernelbp.kernels import domain
 from kernelbp.learning.marginal import Marginal, Parzen
@@ -31,6 +32,9 @@ LOST = 1e-100
 """A belief with less than this share of its peak wherever there is training data is not told from none."""
 READ_CELLS = 1 << 21
 """Cells (messages x points) evaluated at a time while reading beliefs."""
+MANY_CELLS = 1 << 20
+"""Cells (nodes x points) above which beliefs are read by compiled code."""
+NO_WEIGHTS = np.empty(0)
 KEPT_CELLS = 1 << 23
 """Cells (nodes x atoms) of beliefs that are kept once evaluated, for the next reading."""
 
@@ -404,7 +408,17 @@ class VariableBeliefs:
             source.operators, variable, begin, end, points, len(points), messages.dtype
         )
         rows = slice(int(start[begin]), int(start[end]))
-        if rows.stop > rows.start:
+        if rows.stop > rows.start and self._compiled(len(points)):
+            from kernelbp.inference.compiled import add_logarithms
+
+            # Points are padded to as many as are worked on at once.
+            arriving = messages[rows] @ _wide(interpolation.T)
+            wide = _wide(logs)
+            weights = source.state.weights[variable][rows] if source.state.weights else NO_WEIGHTS
+            first = (start[begin : end + 1] - start[begin]).astype(np.uint64)
+            add_logarithms(arriving, weights.astype(messages.dtype), first, ZERO[messages.dtype], wide)
+            logs = wide[:, : len(points)]
+        elif rows.stop > rows.start:
             arriving = messages[rows] @ interpolation.T
             some = np.flatnonzero(np.diff(start[begin : end + 1]))
             offsets = (start[begin:end] - start[begin])[some]
@@ -423,6 +437,11 @@ class VariableBeliefs:
         if source.temperature != 1:
             logs /= source.temperature
         return logs
+
+    def _compiled(self, points: int) -> bool:
+        """Whether so much is to be read that compiled code is worth loading."""
+        state = self._source.state
+        return not state.signed and self.n_nodes * points > MANY_CELLS
 
     def _masses(self) -> Iterator[tuple[slice, Matrix]]:
         """Blocks of nodes with normalised masses on the atoms; kept from one reading to the next if they fit."""
@@ -512,6 +531,11 @@ class VariableBeliefs:
         inside = np.take_along_axis(mass, cell, axis=1)
         share = np.clip((probability - before) / np.maximum(inside, np.finfo(np.float64).tiny), 0.0, 1.0)
         return atoms[cell] + (share - 0.5) * self._marginal.spacing
+
+
+def _wide(table: Array) -> Array:
+    """A copy with columns of zeros added, if need be, up to a multiple of `LANES`."""
+    return np.pad(table, ((0, 0), (0, padded(table.shape[1]) - table.shape[1])))
 
 
 def _highest(mass: Matrix, atoms: Matrix, candidates: Matrix) -> NDArray[np.intp]:

@@ -28,9 +28,10 @@ from kernelbp.inference.lanes import (
     smaller,
     spread,
     store,
+    where_below,
 )
 
-__all__ = ["copy_messages", "from_logarithms", "run_blocks", "to_logarithms"]
+__all__ = ["add_logarithms", "copy_messages", "from_logarithms", "run_blocks", "to_logarithms"]
 
 Array = NDArray[Any]
 Table = NDArray[np.uint64]
@@ -163,6 +164,35 @@ def from_logarithms(logarithms: Array, messages: Array, floor: float) -> None:
             moved = larger(load(logs, j) - shift, lowest)
             store(logs, j, moved)
             store(flat, j, larger(exponential(moved), least))
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def add_logarithms(arriving: Array, weights: Array, first: Table, zero: float, out: Array) -> None:
+    """Add to each node's row of `out` the natural logarithms, weighted, of the messages that arrive there.
+
+    Parameters
+    ----------
+    arriving : (messages, points) sender by sender of each node, not negative; points padded
+    weights : (messages,), or none if all are one
+    first : (nodes + 1,) number of each node's first message
+    zero : the logarithm that stands for that of zero
+    out : (nodes, points)
+    """
+    kind, size = arriving.dtype.type, np.uint64(arriving.shape[1])
+    values, sums = arriving.reshape(-1), out.reshape(-1)
+    tiny = spread(np.finfo(arriving.dtype).tiny)
+    # `logarithm` is to base 2 in single precision.
+    unit = kind(np.log(2.0) if arriving.itemsize == 4 else 1.0)
+    lowest = spread(kind(zero) / unit)
+    for node in range(np.uint64(len(out))):
+        for j in range(NONE, size, EIGHT):
+            total = load(sums, node * size + j)
+            for r in range(first[node], first[node + ONE]):
+                weight = unit * weights[r] if len(weights) else unit
+                value = load(values, r * size + j)
+                log = where_below(value, tiny, lowest, logarithm(larger(value, tiny)))
+                total = total + log * spread(weight)
+            store(sums, node * size + j, total)
 
 
 # ---------------------------------------------------------------------- products of messages

@@ -32,6 +32,7 @@ __all__ = [
     "smaller",
     "spread",
     "store",
+    "where_below",
 ]
 
 EIGHT = np.uint64(LANES)
@@ -172,6 +173,16 @@ def smaller(_: Any, one: Any, other: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<", *arguments), *arguments)
 
     return one(one, other), generate
+
+
+@intrinsic
+def where_below(_: Any, one: Any, limit: Any, there: Any, elsewhere: Any) -> Any:
+    """Each number of `there` where that of `one` is below that of `limit`, and of `elsewhere` where it is not."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("<", *arguments[:2]), *arguments[2:])
+
+    return there(one, limit, there, elsewhere), generate
 
 
 @intrinsic
