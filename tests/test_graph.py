@@ -352,9 +352,9 @@ REFUSALS = {
         lambda: CHAIN.observe("seen", np.array([1j, 2, 3])),
         "values: complex numbers are not supported; give real and imaginary parts as a vector",
     ),
-    "readings of three axes": (
-        lambda: CHAIN.observe("seen", np.zeros((3, 2, 2))),
-        "values: expected one axis (n numbers) or two (n vectors), got shape (3, 2, 2)",
+    "readings of four axes": (
+        lambda: CHAIN.observe("seen", np.zeros((3, 2, 2, 2))),
+        "values: expected one axis (n numbers) or two (n vectors), got shape (3, 2, 2, 2)",
     ),
     "vectors of nothing": (
         lambda: CHAIN.observe("seen", np.zeros((3, 0))),

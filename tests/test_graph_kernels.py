@@ -245,7 +245,10 @@ def test_adapter_refuses_what_is_no_kernel_of_grakel(given: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: WeisfeilerLehman(-1), "iterations: expected an integer of at least 0, got int -1"),
+        (
+            lambda: WeisfeilerLehman(-1),
+            'iterations: expected an integer of at least 0 or "median", got int -1',
+        ),
         (
             lambda: WeisfeilerLehman(2, 3),
             "label: expected the name of an attribute as text or None, got int 3",

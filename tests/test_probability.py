@@ -400,3 +400,14 @@ def test_a_share_that_is_none_is_refused(bad):
     model = Model({"x": Delta()}, {"r": Relation("x", "x")}, mixing=bad)
     with pytest.raises(InputError, match="mixing: expected a number from 0 to 1, got"):
         model.fit({"r": ([0, 1], [1, 0])})
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_readings_that_are_all_alike_leave_far_states_out():
+    """The blur of a single reading fades to less than the smallest number at the states farthest from it."""
+    rng = np.random.default_rng(0)
+    hidden = rng.choice(np.linspace(0, 1, 48), 200)
+    relations = {name: Relation("a", "r", evidence="likelihood") for name in ("alike", "even")}
+    model = Model({"a": Gaussian(), "r": Gaussian()}, relations, budget=48)
+    model.fit({"alike": (hidden, np.full(200, 0.5)), "even": (hidden, np.linspace(0, 1, 200))})
+    assert np.isfinite(model.settings_["relations"]["alike"]["score"])

@@ -349,7 +349,7 @@ def test_many_subsequences_neither_over_nor_underflow() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Spectrum(0), "k: expected an integer of at least 1, got int 0"),
+        (lambda: Spectrum(0), 'k: expected an integer of at least 1 or "median", got int 0'),
         (lambda: Mismatch(2, 2), "mismatches: expected an integer from 0 to k - 1 = 1, got 2"),
         (
             lambda: Mismatch(2, 1, "a"),

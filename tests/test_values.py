@@ -13,7 +13,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from kernelbp.errors import InputError
-from kernelbp.values import Kind, as_column, distinct, missing_rows
+from kernelbp.kernels import Gaussian
+from kernelbp.values import Kind, as_column, column_of, distinct, missing_rows
 
 NAN = float("nan")
 
@@ -101,9 +102,11 @@ def test_the_column_does_not_alter_what_was_given() -> None:
         (5, "x: expected an array or a sequence of values, got int"),
         ((i for i in range(3)), "x: expected an array or a sequence of values, got generator"),
         (np.array(5.0), "x: expected one axis (n numbers) or two (n vectors), got shape ()"),
-        (np.zeros((2, 2, 2)), "x: expected one axis (n numbers) or two (n vectors), got shape (2, 2, 2)"),
+        (
+            np.zeros((2, 2, 2, 2)),
+            "x: expected one axis (n numbers) or two (n vectors), got shape (2, 2, 2, 2)",
+        ),
         (np.zeros((2, 0)), "x: vectors have no entries, shape (2, 0)"),
-        ([[], []], "x: vectors have no entries, shape (2, 0)"),
         (
             np.array([1j]),
             "x: complex numbers are not supported; give real and imaginary parts as a vector",
@@ -131,6 +134,18 @@ def test_the_column_does_not_alter_what_was_given() -> None:
 def test_what_is_no_column_is_refused(given_values: Any, text: str) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(text)}$"):
         as_column(given_values, "x")
+
+
+@pytest.mark.parametrize(
+    ("given_values", "text"),
+    [
+        (np.zeros((2, 2, 2)), "x: expected one axis (n numbers) or two (n vectors), got shape (2, 2, 2)"),
+        ([[], []], "x: vectors have no entries, shape (2, 0)"),
+    ],
+)
+def test_what_only_some_kernels_take_is_refused_for_the_others(given_values: Any, text: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(text)}$"):
+        column_of(Gaussian(), given_values, "x")
 
 
 def test_missing_values_pass_where_allowed_but_infinity_never() -> None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kernelbp.errors import ConvergenceWarning
     from kernelbp.graph import Graph
     from kernelbp.inference.beliefs import Beliefs
+    from kernelbp.learning.kernel_tuning import tune
     from kernelbp.model import Model, Relation
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ __all__ = [
     "kernels",
     "rivals",
     "testing",
+    "tune",
 ]
 
 # Loaded when first used: a program that only draws, or only loads data, does not wait for all of SciPy.
@@ -36,6 +38,7 @@ _HOMES = {
     "Graph": "kernelbp.graph",
     "Model": "kernelbp.model",
     "Relation": "kernelbp.model",
+    "tune": "kernelbp.learning.kernel_tuning",
 }
 _MODULES = ("datasets", "errors", "figures", "kernels", "rivals", "testing")
 

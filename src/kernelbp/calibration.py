@@ -25,7 +25,7 @@ from kernelbp.inference.beliefs import Beliefs
 from kernelbp.kernels import domain
 from kernelbp.learning.operators import ProbabilityOperators
 from kernelbp.learning.probability import assign
-from kernelbp.values import as_column, missing_rows
+from kernelbp.values import as_column, missing_rows, taken_up
 
 __all__ = ["GraphCalibration", "calibrate"]
 
@@ -119,13 +119,18 @@ def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) ->
     for name, values in by_variable.items():
         nodes = graph.nodes_of(name)
         column, kind = as_column(values, f"graphs: true values of {name!r}", allow_missing=True)
-        operators.embeddings[name].examples.kind.merged(kind, f"graphs: true values of {name!r}")
         if len(column) != len(nodes):
             raise InputError(
                 f"graphs: expected a true value for each of the {len(nodes)} nodes of {name!r}, got {len(column)}"
             )
         known = np.flatnonzero(~missing_rows(column, f"graphs: true values of {name!r}"))
-        found.append((name, known, assign(operators.embeddings[name].states, column[known])))
+        embedding = operators.embeddings[name]
+        column, kind = taken_up(
+            embedding.kernel, column[known], kind, f"graphs: true values of {name!r}", embedding.examples.kind
+        )
+        if len(known):
+            embedding.examples.kind.merged(kind, f"graphs: true values of {name!r}")
+            found.append((name, known, assign(embedding.states, column)))
     if not sum(len(nodes) for _, nodes, _ in found):
         raise InputError("graphs: no true value is known in one of the graphs")
     return found

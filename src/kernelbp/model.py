@@ -44,7 +44,7 @@ from kernelbp.learning.operators import (
 from kernelbp.learning.potentials import KnownRelation, Potential
 from kernelbp.learning.probability import assign, blurs, default_budget, joint_table
 from kernelbp.learning.tuning import LOOPY_SHARE, Smoothing, fit_smoothing, smoothed_joint
-from kernelbp.values import Column, Kind, as_column, distinct, is_number, is_whole
+from kernelbp.values import Column, Kind, column_of, distinct, is_number, is_whole
 
 __all__ = ["Model", "Relation"]
 
@@ -352,7 +352,7 @@ class Model:
             to_learn,
             {} if pairs is None else pairs,
             merge=self.merge,
-            check=lambda variable, column, name: check_values(self.variables[variable], column, name),
+            kernels=self.variables,
             on_a_line=lambda variable: domain(self.variables[variable]) == "real",
         )
         landmarks = self._checked_landmarks({name: e.kind for name, e in examples.items()})
@@ -707,7 +707,10 @@ class Model:
         has_nodes = not self._has_no_nodes(relation.second)
         if choosing and (counted is None or domain(second.kernel) == "finite" or has_nodes):
             return None
-        hidden, readings = (as_column(side, f"pairs[{name!r}]")[0] for side in pair)
+        hidden, readings = (
+            column_of(end.kernel, side, f"pairs[{name!r}]")[0]
+            for end, side in zip((first, second), pair, strict=True)
+        )
         if form == "estimator":
             return fit_estimator(relation.evidence, hidden, readings, first.states, name)
         if choosing:
@@ -790,7 +793,7 @@ class Model:
                 f"landmarks: variable {name!r} has no training pairs, so it needs support points: "
                 f"landmarks={{{name!r}: values}}, a grid or draws from a prior"
             )
-        kind = as_column((self.landmarks or {})[name], name)[1]
+        kind = column_of(self.variables[name], (self.landmarks or {})[name], name)[1]
         values = landmarks[name][distinct(landmarks[name])[0]]
         return VariableExamples(values, np.ones(len(values)), kind)
 
@@ -829,7 +832,7 @@ class Model:
                 raise InputError(
                     f"landmarks: unknown variable {name!r}; the model has {', '.join(self.variables)}"
                 )
-            column, kind = as_column(values, f"landmarks[{name!r}]")
+            column, kind = column_of(self.variables[name], values, f"landmarks[{name!r}]", kinds.get(name))
             if name in kinds:
                 kinds[name].merged(kind, f"landmarks[{name!r}]")
             if not len(column):

@@ -15,7 +15,8 @@ checked for consistency before a model is returned.
 
 In ``model.json`` text, numbers, true, false and null stand for themselves; everything else is a *node*, an
 object with one key that says what it is: ``{"array": 3}``, ``{"tuple": [...]}``, ``{"mapping": [[key, value],
-...]}``, ``{"record": ["Moments", {...}]}`` and so on. A new field of a record is stored without a change here;
+...]}``, ``{"record": ["Moments", {...}]}``, ``{"graph": {"nodes": [...], "edges": [...], ...}}`` for a networkx
+graph, and so on. A new field of a record is stored without a change here;
 a new record needs a line in `RECORDS`.
 """
 
@@ -32,6 +33,7 @@ import re
 import secrets
 import shutil
 import struct
+import sys
 import types
 import typing
 import zipfile
@@ -161,8 +163,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         If there is nothing learned to write.
     UnsupportedError
         If the model holds something that cannot be written as numbers and text: values that are not made
-        of text, numbers, bytes, tuples and frozensets, or a relation's setting that is a function or an
-        estimator. A kernel of your own class is left out, to be handed to `load_model`.
+        of text, numbers, bytes, tuples, frozensets, dicts, arrays and networkx graphs, or a relation's setting
+        that is a function or an estimator. A kernel of your own class is left out, to be handed to `load_model`.
 
     Examples
     --------
@@ -470,10 +472,12 @@ class _Writer:
         ):
             numbers = value.astype(np.float64).ravel().tolist()
             return {"values": [list(value.shape), [_leaf(number) for number in numbers]]}
-        if type(value) not in (tuple, frozenset, dict):
-            self._refuse(value, path, variable)
         if depth > MOST_DEPTH:
             raise UnsupportedError(f"{path}: nested more than {MOST_DEPTH} deep, which is not stored")
+        if _is_networkx(value):
+            return self._graph(value, path, variable, depth)
+        if type(value) not in (tuple, frozenset, dict):
+            self._refuse(value, path, variable)
         if type(value) is dict:
             entries = [
                 [self._value(part, path, variable, depth + 1) for part in item] for item in value.items()
@@ -483,13 +487,51 @@ class _Writer:
         # A set has no order of its own; its members' texts give one, so that equal sets make equal files.
         return {type(value).__name__: sorted(parts, key=json.dumps) if type(value) is frozenset else parts}
 
-    def _refuse(self, value: Any, path: str, variable: str | None) -> NoReturn:
+    def _graph(self, graph: Any, path: str, variable: str | None, depth: int) -> Node:
+        """A networkx graph: nodes in their order, edges as pairs of places in it, attributes of all."""
+        if graph.is_directed() or graph.is_multigraph() or type(graph) is not sys.modules["networkx"].Graph:
+            self._refuse(graph, path, variable, "; make it a networkx.Graph")
+
+        def attributes(data: Mapping[Any, Any], of: str) -> list[Node]:
+            for name in data:
+                if type(name) is not str:
+                    self._refuse(
+                        name, f"{path}, the name of an attribute of {of}", variable, "; name it by text"
+                    )
+            return [
+                [name, self._value(part, f"{path}, attribute {name!r} of {of}", variable, depth + 1)]
+                for name, part in data.items()
+            ]
+
+        places = {node: place for place, node in enumerate(graph)}
+        nodes = [
+            [
+                self._value(node, f"{path}, a node", variable, depth + 1),
+                attributes(data, f"node {node!r:.60}"),
+            ]
+            for node, data in graph.nodes.items()
+        ]
+        edges = [
+            [*sorted((places[first], places[second])), attributes(data, f"edge {(first, second)!r:.60}")]
+            for (first, second), data in graph.edges.items()
+        ]
+        edges.sort(key=lambda edge: edge[:2])
+        return {"graph": {"nodes": nodes, "edges": edges, "attributes": attributes(graph.graph, "the graph")}}
+
+    def _refuse(self, value: Any, path: str, variable: str | None, advice: str = "") -> NoReturn:
         whose = "" if variable is None else f" (variable {variable!r})"
         size = " of this size" if type(value) is int else ""
         raise UnsupportedError(
             f"{path}{whose}: a value of type {type(value).__name__}{size} is not stored; a model file holds only "
-            "text, numbers, bytes, tuples, frozensets and dicts of these, arrays, and kernels of kernelbp or scikit-learn"
+            "text, numbers, bytes, tuples, frozensets and dicts of these, arrays, undirected networkx graphs without "
+            f"parallel edges, and kernels of kernelbp or scikit-learn{advice}"
         )
+
+
+def _is_networkx(value: Any) -> bool:
+    """Whether a value is a graph of networkx, which then has been imported: it is slow to import for a look."""
+    networkx = sys.modules.get("networkx")
+    return networkx is not None and isinstance(value, networkx.Graph)
 
 
 def _init_fields(record: type[Any]) -> list[Field[Any]]:
@@ -560,8 +602,53 @@ class _Reader:
                 return self._dictionary(body, depth)
             if kind == "values":
                 return self._numbers(body, depth)
+            if kind == "graph":
+                _require(depth <= MOST_DEPTH, f"is nested more than {MOST_DEPTH} deep")
+                return self._graph(body, depth)
             _require(kind in ("bytes", "float"), f"has a value of unknown kind {kind!r:.60}")
         return self.node(node, depth)
+
+    def _graph(self, body: Any, depth: int) -> Any:
+        """A networkx graph: as many nodes and edges as are listed, whatever a file may claim."""
+        import networkx
+
+        _require(
+            type(body) is dict and set(body) == {"nodes", "edges", "attributes"},
+            "has a graph without its parts",
+        )
+        graph = networkx.Graph()
+        graph.graph.update(self._attributes(body["attributes"], depth))
+        names = []
+        for entry in _list(body["nodes"]):
+            _require(type(entry) is list and len(entry) == 2, "has a graph whose node is not a pair")
+            name = self._value(entry[0], depth + 1)
+            _require(
+                isinstance(name, str | int | float | bytes | tuple | frozenset) and name == name,
+                "has a graph with a node of another kind",
+            )
+            _require(name not in graph, f"has a graph with the node {name!r:.60} twice")
+            graph.add_node(name)
+            graph.nodes[name].update(self._attributes(entry[1], depth))
+            names.append(name)
+        for entry in _list(body["edges"]):
+            _require(
+                type(entry) is list and len(entry) == 3, "has a graph whose edge is not two places and more"
+            )
+            first, second = (names[_index(place, len(names))] for place in entry[:2])
+            _require(not graph.has_edge(first, second), "has a graph with an edge twice")
+            graph.add_edge(first, second)
+            graph.edges[first, second].update(self._attributes(entry[2], depth))
+        return graph
+
+    def _attributes(self, body: Any, depth: int) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for entry in _list(body):
+            _require(
+                type(entry) is list and len(entry) == 2 and type(entry[0]) is str and entry[0] not in made,
+                "has a graph with attributes that are not names, each once, and values",
+            )
+            made[entry[0]] = self._value(entry[1], depth + 1)
+        return made
 
     def _dictionary(self, body: Any, depth: int) -> dict[Any, Any]:
         """A user's record: keys and values."""
@@ -792,6 +879,11 @@ def _check_embedding(embedding: Embedding, name: str) -> None:
         (kind.form, kind.dimension) in (("scalar", 1), ("object", 0))
         or (kind.form == "vector" and kind.dimension >= 1),
         f"{name}: its kind is not one",
+    )
+    _require(
+        not kind.shape
+        or (kind.form == "vector" and len(kind.shape) == 2 and math.prod(kind.shape) == kind.dimension),
+        f"{name}: the shape of its values is not one",
     )
     _require(len(values) >= 1, f"{name}: has no examples")
     _require(

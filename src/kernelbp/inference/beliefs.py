@@ -18,10 +18,10 @@ from kernelbp.inference.program import padded
 from kernelbp.inference.run import Verdict
 from kernelbp.inference.update import ZERO, State, log_magnitude
 from kernelbp.inference.wiring import Wiring
-from kernelbp.kernels import domain
+from kernelbp.kernels import check_values, domain
 from kernelbp.learning.marginal import Marginal, Parzen
 from kernelbp.learning.operators import Operators
-from kernelbp.values import Column, as_column, is_number, is_whole
+from kernelbp.values import Column, column_of, is_number, is_whole
 
 __all__ = ["Beliefs", "VariableBeliefs"]
 
@@ -334,8 +334,12 @@ class VariableBeliefs:
         return flat
 
     def _as_values(self, given: Any, name: str) -> Column:
-        column, kind = as_column(given, name)
-        self._kind.merged(kind, f"{name} of variable {self.variable!r}")
+        label = f"{name} of variable {self.variable!r}"
+        column, kind = column_of(self._facts.kernel, given, name, self._kind)
+        if not len(column):
+            return self._facts.values[:0]
+        self._kind.merged(kind, label)
+        check_values(self._facts.kernel, column, label)
         return column
 
     @property
@@ -352,11 +356,11 @@ class VariableBeliefs:
             )
 
     def _need_numbers(self, what: str) -> None:
-        self._refuse_averages(what)
         if self._kind.form == "object":
             raise UnsupportedError(
                 f"variable {self.variable!r} holds objects, which have no {what}; use mode(), expect(f) or probabilities()"
             )
+        self._refuse_averages(what)
 
     def _need_scalars(self, what: str) -> None:
         self._refuse_averages(what)

@@ -16,7 +16,7 @@ from kernelbp.inference.wiring import oriented_edges
 from kernelbp.kernels import Kernel, check_values, domain
 from kernelbp.learning.examples import Ends
 from kernelbp.learning.operators import Operators
-from kernelbp.values import Column, Kind
+from kernelbp.values import Column, Kind, taken_up
 
 __all__ = ["Evidence", "FixedNodes", "VariableFacts", "gather_evidence"]
 
@@ -193,8 +193,10 @@ def gather_evidence(
             variable = int(graph.node_variable[said.nodes[0]])
             facts = variables[graph.variables[variable]]
             if isinstance(said, Fixed):
-                _check(said.values, said.kind, facts, graph.variables[variable], "fix: values", known=True)
-                fixed_parts[variable].append((said.nodes, said.values))
+                values = _checked(
+                    said.values, said.kind, facts, graph.variables[variable], "fix: values", known=True
+                )
+                fixed_parts[variable].append((said.nodes, values))
             else:
                 pieces[variable].append(_likelihood(graph.variables[variable], facts, said, number))
     fixed = tuple(_merge_fixed(parts, number) for parts in fixed_parts)
@@ -203,12 +205,22 @@ def gather_evidence(
     return Evidence(tuple(map(tuple, pieces)), fixed)
 
 
-def _check(
+def _checked(
     values: Column, kind: Kind, facts: VariableFacts, variable: str, name: str, *, known: bool
-) -> None:
-    """Values must be of the variable's kind and, where asked, finite values must have been seen."""
-    facts.kind.merged(kind, f"{name} of variable {variable!r}")
-    check_values(facts.kernel, values, f"{name} of variable {variable!r}")
+) -> Column:
+    """Values of the variable's kind, held as its kernel takes them; where asked, finite values must have been seen."""
+    if not len(values):
+        # nothing at all is of every kind
+        return facts.values[:0]
+    label = f"{name} of variable {variable!r}"
+    values, kind = taken_up(facts.kernel, values, kind, label, facts.kind)
+    facts.kind.merged(kind, label)
+    check_values(facts.kernel, values, label)
+    if kind.form == "object" and len(facts.values):
+        try:
+            facts.kernel(facts.values[:1], values[:1])
+        except InputError as error:
+            raise InputError(f"{label}: cannot be compared with training values ({error})") from None
     if known and domain(facts.kernel) == "finite" and len(values):
         seen = np.asarray(facts.kernel(values, facts.values)).max(axis=1) > 0
         if not seen.all():
@@ -217,6 +229,7 @@ def _check(
                 f"{name} of variable {variable!r}: {stranger!r} was not among the training values, so "
                 "nothing is known about it"
             )
+    return values
 
 
 def _reading_pieces(
@@ -236,24 +249,26 @@ def _reading_pieces(
                 f"observe: relation {said.relation!r} reads {ends.second!r} at nodes of {ends.first!r}, but a node "
                 f"given is of {graph.variables[index]!r}; name the nodes with nodes="
             )
-    _check(said.values, said.kind, variables[ends.second], ends.second, "observe: values", known=True)
+    values = _checked(
+        said.values, said.kind, variables[ends.second], ends.second, "observe: values", known=True
+    )
     if not len(found):
         return []
     order = np.argsort(number[said.nodes], kind="stable")
-    return [(int(found[0]), Observed(said.relation, 0, number[said.nodes][order], said.values[order]))]
+    return [(int(found[0]), Observed(said.relation, 0, number[said.nodes][order], values[order]))]
 
 
 def _likelihood(variable: str, facts: VariableFacts, said: Softened, number: Indices) -> Likelihood:
-    _check(said.points, said.kind, facts, variable, "soften: points", known=True)
+    points = _checked(said.points, said.kind, facts, variable, "soften: points", known=True)
     if domain(facts.kernel) == "finite":
-        missing = np.asarray(facts.kernel(facts.values, said.points)).max(axis=1) == 0
+        missing = np.asarray(facts.kernel(facts.values, points)).max(axis=1) == 0
         if missing.any():
             example = facts.kind.restore(facts.values[np.flatnonzero(missing)[:1]])[0]
             raise InputError(
                 f"soften: points of variable {variable!r} must cover all its values, {example!r} is missing"
             )
     order = np.argsort(number[said.nodes], kind="stable")
-    return Likelihood(variable, facts.kernel, number[said.nodes][order], said.points, said.likelihood[order])
+    return Likelihood(variable, facts.kernel, number[said.nodes][order], points, said.likelihood[order])
 
 
 def _merge_fixed(parts: list[tuple[Indices, Column]], number: Indices) -> FixedNodes:

@@ -23,7 +23,7 @@ from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels import Kernel, domain
 from kernelbp.kernels.groups import frechet_mean
 from kernelbp.kernels.inputs import row_pair
-from kernelbp.values import as_column
+from kernelbp.values import as_column, column_of
 
 __all__ = ["centre", "distances", "entropy", "expected_distance"]
 
@@ -101,7 +101,7 @@ def expected_distance(beliefs: Readable, kernel: Kernel, to: Any = None) -> Matr
     if to is None:
         points = beliefs.mode()
     else:
-        points = as_column(to, "to")[0]
+        points = column_of(kernel, to, "to", as_column(atoms, "atoms")[1])[0]
         if len(points) != len(mass):
             raise InputError(f"to: expected {len(mass)} values, one per node, got {len(points)}")
     result = np.empty(len(mass))
@@ -153,16 +153,25 @@ def centre(beliefs: Readable, kernel: Kernel, candidates: Any = None) -> Array:
         found = mass @ atoms
     else:
         return _best_candidate(mass, atoms, kernel, candidates)
-    return found[:, 0] if numbers and atoms.ndim == 1 and found.ndim == 2 else found
+    return _as_atoms(found, atoms)
 
 
 def _best_candidate(mass: Matrix, atoms: Array, kernel: Kernel, candidates: Any) -> Array:
-    column = atoms if candidates is None else as_column(candidates, "candidates")[0]
+    column = atoms
+    if candidates is not None:
+        column = column_of(kernel, candidates, "candidates", as_column(atoms, "atoms")[1])[0]
     if not len(column):
         raise InputError("candidates: expected at least one value, got none")
     apart = distances(kernel, atoms, column)
     chosen = column[(mass @ apart ** getattr(kernel, "centre_exponent", 2)).argmin(axis=1)]
-    return chosen[:, 0] if chosen.ndim == 2 and atoms.ndim == 1 else chosen
+    return _as_atoms(chosen, atoms)
+
+
+def _as_atoms(values: Array, atoms: Array) -> Array:
+    """Rows ``(nodes, d)`` in the form of the atoms: numbers lose their second axis, matrices regain theirs."""
+    if values.ndim != 2 or atoms.ndim == 2 or atoms.dtype == object:
+        return values
+    return values[:, 0] if atoms.ndim == 1 else values.reshape(len(values), *atoms.shape[1:])
 
 
 def distances(kernel: Kernel, X: Any, Y: Any) -> Matrix:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.kernels.contract import Domain, Kernel, check_values, domain, require_kernel, resolve
+from kernelbp.kernels.contract import Domain, Kernel, Takes, check_values, domain, require_kernel, resolve
 from kernelbp.kernels.inputs import is_numeric, positive_number, whole_number
 
 
@@ -74,6 +74,13 @@ class Composite(Algebra):
         """The common domain of the parts, or "other"."""
         domains = {domain(part) for part in self.parts()}
         return domains.pop() if len(domains) == 1 else "other"
+
+    @property
+    def takes(self) -> Takes:
+        """What the parts ask for, those that ask for something but float rows."""
+        asked: set[Takes] = {getattr(part, "takes", "rows") for part in self.parts()}
+        asked.discard("rows")
+        return asked.pop() if len(asked) == 1 else "rows"
 
 
 @dataclass(frozen=True, repr=False)

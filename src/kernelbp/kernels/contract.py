@@ -9,6 +9,12 @@ Offered, by any kernel that has an attribute of that name
         the values in the form the kernel takes, or `InputError`;
     ``domain``
         one of "real", "sphere", "finite", "other";
+    ``takes``
+        how values are to be held where they might be held in several ways, one of
+        "rows": numbers, and vectors of one length, become float rows ``(n, d)`` (so without the attribute),
+        "sequences": every value is a tuple of whole numbers, or text,
+        "sets": every value is a frozenset, unless all come in a numeric array, whose rows are then indicators,
+        "matrices": as "rows", and arrays ``(n, r, c)`` are taken too, held as rows of their entries;
     ``distance(X, Y=None)``
         distances in the domain's own units, for `expected_distance` of beliefs;
     ``centre(values, weights)``
@@ -31,6 +37,9 @@ from kernelbp.kernels.inputs import describe, finite_rows, refuse_not_finite
 
 Domain: TypeAlias = Literal["real", "sphere", "finite", "other"]
 """Where the values of a variable live: R^d, unit vectors, finitely many values, anything else."""
+
+Takes: TypeAlias = Literal["rows", "sequences", "sets", "matrices"]
+"""How the values of a variable are held: see the head of this module."""
 
 SCIKIT_LEARN_MODULE = "sklearn.gaussian_process.kernels"
 

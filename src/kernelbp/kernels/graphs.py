@@ -2,8 +2,8 @@
 
 A value is a networkx graph whose nodes carry a label as an attribute, or the same as plain data, a pair
 ``(labels, edges)`` of tuples: the labels of nodes 0, 1, ... and pairs of node numbers, as `graph_as_tuple` makes
-it. Plain data is hashable, so that equal examples are pooled, and can be stored in a model file; networkx graphs are
-neither. Graphs are undirected, without parallel edges; weights are not read.
+it. Plain data is hashable, so that equal examples are pooled; networkx graphs are each on its own. A model file
+holds either, networkx graphs with all their attributes. Graphs are undirected, without parallel edges; weights are not read.
 
 `WeisfeilerLehman` and `ShortestPath` are one on the diagonal. Graphs in which a kernel finds nothing to compare
 (without nodes, or without paths) are like each other and like no others.
@@ -15,7 +15,7 @@ import importlib
 import numbers
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from scipy import sparse
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels.algebra import Algebra
 from kernelbp.kernels.contract import Domain
-from kernelbp.kernels.inputs import describe, whole_number
+from kernelbp.kernels.inputs import describe, is_median, resolved_by_likeness, whole_number
 from kernelbp.kernels.strings import inner_products, normalised
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ __all__ = ["GraKeL", "ShortestPath", "WeisfeilerLehman", "graph_as_tuple", "grap
 
 Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+MOST_ITERATIONS = 6
+"""Rounds that "median" chooses from."""
 
 EXPECTED = "expected networkx graphs or pairs (labels, edges) of tuples"
 
@@ -69,7 +72,9 @@ class GraphKernel(Algebra):
         if Y is not None:
             parts.append(_read_graphs(Y, self.label, "Y", codes))
         both = parts[0] if Y is None else _side_by_side(*parts)
-        counts = self._counts(both)
+        if not parts[0].count:
+            return np.zeros((0, parts[-1].count))
+        counts = self.resolve(X)._counts(both)
         mine = counts[: parts[0].count]
         theirs = mine if Y is None else counts[parts[0].count :]
         left_sizes, right_sizes = (np.asarray(part.multiply(part).sum(axis=1)) for part in (mine, theirs))
@@ -89,6 +94,10 @@ class GraphKernel(Algebra):
         _read_graphs(values, self.label, name, {})
         return values
 
+    def resolve(self, values: Any, counts: Any = None) -> Self:
+        """Replace "median" by its number: see `kernelbp.kernels.resolve`."""
+        return self
+
     @abstractmethod
     def _counts(self, graphs: Graphs) -> sparse.csr_array:
         """How often each of some features occurs in each graph, ``(count, features)``."""
@@ -107,8 +116,9 @@ class WeisfeilerLehman(GraphKernel):
 
     Parameters
     ----------
-    iterations : int
-        h, at least 0.
+    iterations : int or "median"
+        h, at least 0. "median" is the number, up to 6, at which a typical pair of different training values
+        compares most nearly as 1/e.
     label : str, optional
         Name of the attribute of nodes that holds their labels, anything hashable. None takes all nodes for alike.
 
@@ -128,14 +138,21 @@ class WeisfeilerLehman(GraphKernel):
     array([[0.354]])
     """
 
-    iterations: int = 3
+    iterations: int | Literal["median"] = 3
     label: str | None = "label"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "iterations", whole_number(self.iterations, "iterations", least=0))
+        if not is_median(self.iterations):
+            rounds = whole_number(self.iterations, "iterations", least=0, or_word=' or "median"')
+            object.__setattr__(self, "iterations", rounds)
         _check_attribute(self.label, "label")
 
+    def resolve(self, values: Any, counts: Any = None) -> Self:
+        """Replace "median" by its number: see `kernelbp.kernels.resolve`."""
+        return resolved_by_likeness(self, "iterations", range(MOST_ITERATIONS + 1), values, counts)
+
     def _counts(self, graphs: Graphs) -> sparse.csr_array:
+        assert isinstance(self.iterations, int)
         labels = graphs.labels
         columns = [labels]
         for _ in range(self.iterations):

@@ -27,8 +27,17 @@ from scipy.spatial.distance import cdist, pdist
 
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels.algebra import Algebra
-from kernelbp.kernels.contract import Domain
-from kernelbp.kernels.inputs import as_rows, describe, finite_rows, positive_number, row_pair, weighted_sample
+from kernelbp.kernels.contract import Domain, Takes
+from kernelbp.kernels.inputs import (
+    as_rows,
+    describe,
+    finite_rows,
+    is_median,
+    positive_number,
+    resolved_by_likeness,
+    row_pair,
+    weighted_sample,
+)
 from kernelbp.kernels.vectors import distances, gaussian_of_distances, typical_size
 
 Matrix = NDArray[np.float64]
@@ -102,7 +111,7 @@ class Rotation(Concentrated):
     Notes
     -----
     Values are unit quaternions ``(n, 4)``, of which q and -q are the same rotation, scalar first or last as
-    you like; or matrices, ``(n, 3, 3)`` or ``(n, 9)``. A `kernelbp.Model` takes ``(n, 4)`` and ``(n, 9)``.
+    you like; or matrices, ``(n, 3, 3)`` or ``(n, 9)``. A `kernelbp.Model` gives them back as they were given.
 
     Examples
     --------
@@ -117,6 +126,8 @@ class Rotation(Concentrated):
     >>> Rotation().distance(quaternions[:1], quaternions).round(3)
     array([[0.   , 1.571, 1.571]])
     """
+
+    takes: ClassVar[Takes] = "matrices"
 
     def features(self, values: Any, name: str = "values") -> Matrix:
         """Features ``(n, 16)`` of quaternions or ``(n, 9)`` of matrices, 2 sin(angle / 2) apart."""
@@ -253,8 +264,7 @@ class PositiveDefinite(Algebra):
 
     Notes
     -----
-    Values are matrices ``(n, d, d)``, or rows ``(n, d * d)`` of their entries: a `kernelbp.Model` takes the
-    rows.
+    Values are matrices ``(n, d, d)``, or rows ``(n, d * d)`` of their entries.
 
     Examples
     --------
@@ -271,6 +281,7 @@ class PositiveDefinite(Algebra):
     scale: float = 1.0
 
     domain: ClassVar[Domain] = "other"
+    takes: ClassVar[Takes] = "matrices"
 
     def __post_init__(self) -> None:
         _set_number_or_median(self, "bandwidth")
@@ -552,7 +563,7 @@ def _angle_of_chord(chords: Matrix) -> Matrix:
 
 def _set_number_or_median(kernel: Any, name: str) -> None:
     given = getattr(kernel, name)
-    if not (isinstance(given, str) and given == "median"):
+    if not is_median(given):
         object.__setattr__(kernel, name, positive_number(given, name, or_word=' or "median"'))
 
 
@@ -649,6 +660,8 @@ def _pair_products(left: Matrix, right: Matrix) -> tuple[Matrix, Matrix]:
 
 SPACES = ("Circle", "Hypercube", "Hypersphere", "SpecialOrthogonal")
 """Spaces of GeometricKernels that can be named, and so stored."""
+LENGTHSCALES = tuple(2.0 ** (power / 2) for power in range(-8, 7))
+"""What "median" chooses from."""
 SPACE = re.compile(r"(\w+)\((\d{0,4})\)")
 
 
@@ -666,7 +679,9 @@ class Geometric(Algebra):
         "Circle()", "Hypersphere(d)" in d + 1 coordinates, "SpecialOrthogonal(n)" or "Hypercube(d)". Of a
         kernel given in its place, one on a graph or a mesh for instance, a model file keeps nothing: it must
         be handed to `kernelbp.Model.load` again.
-    lengthscale : float
+    lengthscale : float or "median"
+        "median" is the one, of half powers of two from 1/16 to 8, at which a typical pair of different training
+        values compares most nearly as 1/e.
     smoothness : float
         Matérn's nu; infinite for the heat kernel.
 
@@ -684,13 +699,14 @@ class Geometric(Algebra):
     """
 
     space: Any
-    lengthscale: float = 1.0
+    lengthscale: float | Literal["median"] = 1.0
     smoothness: float = math.inf
 
     domain: ClassVar[Domain] = "other"
+    takes: ClassVar[Takes] = "matrices"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lengthscale", positive_number(self.lengthscale, "lengthscale"))
+        _set_number_or_median(self, "lengthscale")
         if self.smoothness != math.inf:
             object.__setattr__(self, "smoothness", positive_number(self.smoothness, "smoothness"))
         if isinstance(self.space, str):
@@ -712,14 +728,20 @@ class Geometric(Algebra):
         right = left if Y is None else self._elements(Y, "Y")
         if not len(left) or not len(right):
             return np.empty((len(left), len(right)))
-        return np.asarray(self._kernel().K(self._parameters(), left, right), dtype=np.float64)
+        parameters = self.resolve(X)._parameters()
+        return np.asarray(self._kernel().K(parameters, left, right), dtype=np.float64)
 
     def diag(self, X: Any) -> Matrix:
         """Diagonal ``(n,)``."""
         elements = self._elements(X, "X")
         if not len(elements):
             return np.empty(0)
-        return np.asarray(self._kernel().K_diag(self._parameters(), elements), dtype=np.float64).reshape(-1)
+        parameters = self.resolve(X)._parameters()
+        return np.asarray(self._kernel().K_diag(parameters, elements), dtype=np.float64).reshape(-1)
+
+    def resolve(self, values: Any, counts: Any = None) -> Geometric:
+        """Replace "median" by its number: see `kernelbp.kernels.resolve`."""
+        return resolved_by_likeness(self, "lengthscale", LENGTHSCALES, values, counts)
 
     def check_values(self, values: Any, name: str) -> Matrix:
         """Return finite rows of the length the space asks for: see `kernelbp.kernels.check_values`."""

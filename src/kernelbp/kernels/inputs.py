@@ -5,15 +5,22 @@ from __future__ import annotations
 import math
 import numbers
 import sys
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.errors import InputError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 SAMPLE_SIZE = 1000
 """Values used for a median over pairs: half a million pairs, a few milliseconds."""
+FEW = 100
+"""The same where a whole kernel is evaluated for every setting tried."""
 
 
 def describe(values: Any) -> str:
@@ -43,11 +50,11 @@ def nonnegative_number(value: Any, name: str) -> float:
     raise InputError(f"{name}: expected a finite number of at least 0, got {describe(value)}")
 
 
-def whole_number(value: Any, name: str, *, least: int) -> int:
+def whole_number(value: Any, name: str, *, least: int, or_word: str = "") -> int:
     """Return `value` as an int if it is an integer of at least `least`, else raise `InputError`."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least:
         return int(value)
-    raise InputError(f"{name}: expected an integer of at least {least}, got {describe(value)}")
+    raise InputError(f"{name}: expected an integer of at least {least}{or_word}, got {describe(value)}")
 
 
 def is_numeric(values: Any) -> bool:
@@ -124,21 +131,79 @@ def weighted_sample(values: Any, counts: Any = None) -> NDArray[np.float64]:
     (s, d) array, s at most `SAMPLE_SIZE`
     """
     rows = finite_rows(values, "values")
-    if len(rows) == 0:
+    return rows[sample_places(len(rows), counts)]
+
+
+def sample_places(number: int, counts: Any = None, *, most: int = SAMPLE_SIZE) -> NDArray[np.intp]:
+    """Places of at most `most` of a number of values, as `weighted_sample` chooses them, of any kind.
+
+    Parameters
+    ----------
+    number : how many values there are
+    counts : (number,) integers, optional
+    most : int
+
+    Examples
+    --------
+    >>> sample_places(3, [1, 4, 1], most=3)
+    array([1, 1, 2])
+    """
+    if number == 0:
         raise InputError("values: expected at least one value to take a median of, got none")
-    weights = np.ones(len(rows), dtype=np.int64) if counts is None else np.asarray(counts)
-    if (
-        weights.shape != (len(rows),)
-        or weights.dtype.kind not in "iu"
-        or weights.min() < 0
-        or not weights.any()
-    ):
+    weights = np.ones(number, dtype=np.int64) if counts is None else np.asarray(counts)
+    if weights.shape != (number,) or weights.dtype.kind not in "iu" or weights.min() < 0 or not weights.any():
         raise InputError(
-            f"counts: expected {len(rows)} integers of at least 0, not all 0, one per value, "
+            f"counts: expected {number} integers of at least 0, not all 0, one per value, "
             f"got {describe(counts)}"
         )
     ends = np.cumsum(weights, dtype=np.int64)
     total = int(ends[-1])
-    size = min(total, SAMPLE_SIZE)
+    size = min(total, most)
     places = np.array([(2 * index + 1) * total // (2 * size) for index in range(size)])
-    return rows[np.searchsorted(ends, places, side="right")]
+    return np.searchsorted(ends, places, side="right")
+
+
+AnyKernel = TypeVar("AnyKernel", bound="DataclassInstance")
+
+
+def resolved_by_likeness(
+    kernel: AnyKernel, name: str, ladder: Sequence[Any], values: Any, counts: Any = None
+) -> AnyKernel:
+    r"""A kernel whose setting "median" is replaced by that of a ladder at which a typical pair is most nearly 1/e alike.
+
+    What "median" means for settings that are no distances: the median of the kernel over pairs of different
+    ones of at most `FEW` training values is as near to 1/e as the ladder allows. Of settings that are as near,
+    the first.
+
+    Parameters
+    ----------
+    kernel : a kernel that is a dataclass, one on the diagonal
+    name : of the setting; unless it is "median" the kernel comes back as it is
+    ladder : settings to try
+    values : n values
+    counts : (n,) integers, optional
+        How often each value occurred; once each if not given.
+
+    Examples
+    --------
+    >>> from kernelbp.kernels import Spectrum
+    >>> resolved_by_likeness(Spectrum("median"), "k", [1, 2, 3], ["banana", "bandana", "canal"])
+    Spectrum(k=3)
+    """
+    if not is_median(getattr(kernel, name)):
+        return kernel
+    places = sample_places(len(values), counts, most=FEW)
+    sample = values[places] if isinstance(values, np.ndarray) else [values[place] for place in places]
+    first, second = np.triu_indices(len(places), 1)
+    different = places[first] != places[second]
+    made = [replace(kernel, **{name: setting}) for setting in ladder]
+    if not different.any():
+        return made[0]
+    typical = [np.median(tried(sample)[first[different], second[different]]) for tried in made]  # type: ignore[operator]
+    # rounded, so that settings that are as near stay so
+    return made[int(np.argmin(np.round(np.abs(np.array(typical) - math.exp(-1.0)), 12)))]
+
+
+def is_median(value: Any) -> bool:
+    """Tell whether a setting is left to the data."""
+    return isinstance(value, str) and value == "median"

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from kernelbp.errors import InputError
 from kernelbp.kernels.algebra import Algebra
-from kernelbp.kernels.contract import Domain
+from kernelbp.kernels.contract import Domain, Takes
 from kernelbp.kernels.inputs import describe, finite_rows, is_numeric, nonnegative_number, whole_number
 
 NEGLIGIBLE = 1e-9
@@ -68,6 +68,7 @@ class RandomProjection(Algebra):
     constant: float = 1.0
 
     domain: ClassVar[Domain] = "other"
+    takes: ClassVar[Takes] = "sets"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dimension", whole_number(self.dimension, "dimension", least=1))

@@ -104,8 +104,11 @@ class Record(Algebra):
             if not whole:
                 raise InputError(f"{name}: {expected}, got {describe(value)} at position {position}")
         return {
-            field: _column([value[field] if isinstance(value, Mapping) else value[i] for value in values])
-            for i, field in enumerate(self.fields)
+            field: _column(
+                [value[field] if isinstance(value, Mapping) else value[i] for value in values],
+                as_objects=getattr(kernel, "takes", "rows") in ("sequences", "sets"),
+            )
+            for i, (field, kernel) in enumerate(self.fields.items())
         }
 
     def resolve(self, values: Any, counts: Any = None) -> Record:
@@ -137,9 +140,11 @@ class Record(Algebra):
         return total if self.combine == "product" else total / len(parts)
 
 
-def _column(values: list[Any]) -> NDArray[Any]:
+def _column(values: list[Any], *, as_objects: bool) -> NDArray[Any]:
     """Numbers and vectors of one length as float rows ``(n, d)``, all else as objects ``(n,)``."""
     kinds = set(map(type, values))
+    if as_objects:
+        kinds = {object}
     if all(issubclass(kind, float | int | np.number | np.bool_) for kind in kinds):
         return np.asarray(values, dtype=np.float64).reshape(-1, 1)
     if all(issubclass(kind, tuple | list | np.ndarray) for kind in kinds):

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from kernelbp.errors import InputError
 from kernelbp.kernels.algebra import Algebra
-from kernelbp.kernels.contract import Domain
+from kernelbp.kernels.contract import Domain, Takes
 from kernelbp.kernels.inputs import (
     as_rows,
     describe,
@@ -55,6 +55,7 @@ class Jaccard(Algebra):
     """
 
     domain: ClassVar[Domain] = "other"
+    takes: ClassVar[Takes] = "sets"
 
     def __call__(self, X: Any, Y: Any = None) -> Matrix:
         """Gram block ``(n, m)`` of n sets against m."""

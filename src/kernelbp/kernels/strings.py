@@ -17,7 +17,7 @@ import numbers
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,16 @@ from scipy import sparse
 
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels.algebra import Algebra
-from kernelbp.kernels.contract import Domain
-from kernelbp.kernels.inputs import describe, is_numeric, nonnegative_number, positive_number, whole_number
+from kernelbp.kernels.contract import Domain, Takes
+from kernelbp.kernels.inputs import (
+    describe,
+    is_median,
+    is_numeric,
+    nonnegative_number,
+    positive_number,
+    resolved_by_likeness,
+    whole_number,
+)
 
 __all__ = ["LocalAlignment", "Mismatch", "Spectrum", "Subsequence"]
 
@@ -38,6 +46,11 @@ COMMON = 0.05
 """A piece found in more than this share of the strings goes into a dense product, the others into a sparse one."""
 LARGEST_KEY = 2**62
 """Codes of pieces are kept below this; beyond it they are numbered afresh."""
+MOST_SYMBOLS = 8
+"""Longest pieces that "median" chooses from."""
+DECAYS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+BETAS = tuple(2.0 ** (power / 2) for power in range(-8, 7))
+"""What "median" chooses from, for `Subsequence` and `LocalAlignment`."""
 LARGEST_EXPONENT = 100.0
 """Of a match in `LocalAlignment`: its exponential, times a row of them, must leave room in float64."""
 
@@ -70,10 +83,12 @@ class Strings:
         return self.symbols[self.starts[number] : self.starts[number + 1]].tobytes()
 
 
+@dataclass(frozen=True)
 class StringKernel(Algebra):
-    """What kernels on strings share: reading the values, and one on the diagonal."""
+    """What kernels on strings share: reading the values, one on the diagonal, and what "median" stands for."""
 
     domain: ClassVar[Domain] = "other"
+    takes: ClassVar[Takes] = "sequences"
 
     def __call__(self, X: Any, Y: Any = None) -> Matrix:
         """Gram block ``(n, m)`` of n strings against m."""
@@ -84,7 +99,7 @@ class StringKernel(Algebra):
         others = left if right is None else right
         if not len(left) or not len(others):
             return np.zeros((len(left), len(others)))
-        block = np.minimum(self._block(left, right), 1.0)
+        block = np.minimum(self.resolve(X)._block(left, right), 1.0)
         if right is None:
             np.fill_diagonal(block, 1.0)
         return block
@@ -93,6 +108,10 @@ class StringKernel(Algebra):
         """Ones ``(n,)``."""
         return np.ones(len(self._read(X, "X")))
 
+    def resolve(self, values: Any, counts: Any = None) -> Self:
+        """Replace "median" by its number: see `kernelbp.kernels.resolve`."""
+        return resolved_by_likeness(self, *self._ladder(), values, counts)
+
     def check_values(self, values: Any, name: str) -> Any:
         """Refuse what is not a string: see `kernelbp.kernels.check_values`."""
         self._read(values, name)
@@ -100,6 +119,10 @@ class StringKernel(Algebra):
 
     def _read(self, values: Any, name: str) -> Strings:
         return read_strings(values, name)
+
+    @abstractmethod
+    def _ladder(self) -> tuple[str, Sequence[Any]]:
+        """The setting that may be "median", and what it then may be."""
 
     @abstractmethod
     def _block(self, left: Strings, right: Strings | None) -> Matrix:
@@ -117,8 +140,9 @@ class Spectrum(StringKernel):
 
     Parameters
     ----------
-    k : int
-        Length of the pieces, at least 1.
+    k : int or "median"
+        Length of the pieces, at least 1. "median" is the length, up to 8, at which a typical pair of different
+        training values compares most nearly as 1/e.
 
     Notes
     -----
@@ -137,12 +161,17 @@ class Spectrum(StringKernel):
            [0.707, 1.   ]])
     """
 
-    k: int = 3
+    k: int | Literal["median"] = 3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "k", whole_number(self.k, "k", least=1))
+        if not is_median(self.k):
+            object.__setattr__(self, "k", whole_number(self.k, "k", least=1, or_word=' or "median"'))
+
+    def _ladder(self) -> tuple[str, Sequence[Any]]:
+        return "k", range(1, MOST_SYMBOLS + 1)
 
     def _block(self, left: Strings, right: Strings | None) -> Matrix:
+        assert isinstance(self.k, int)
         return _counted_block(left, right, self.k, {self.k: 1})
 
 
@@ -156,8 +185,9 @@ class Mismatch(StringKernel):
 
     Parameters
     ----------
-    k : int
-        Length of the pieces, at least 1.
+    k : int or "median"
+        Length of the pieces, at least 1. "median" is the length, from m + 1 to 8 (m + 2 if that is more), at
+        which a typical pair of different training values compares most nearly as 1/e.
     mismatches : int
         m, from 0 (then it is `Spectrum`) to k - 1.
     alphabet : str or sequence of whole numbers, optional
@@ -185,14 +215,15 @@ class Mismatch(StringKernel):
            [0.   , 0.   , 1.   ]])
     """
 
-    k: int = 3
+    k: int | Literal["median"] = 3
     mismatches: int = 1
     alphabet: str | tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "k", whole_number(self.k, "k", least=1))
         mismatches = whole_number(self.mismatches, "mismatches", least=0)
-        if mismatches >= self.k:
+        if not is_median(self.k):
+            object.__setattr__(self, "k", whole_number(self.k, "k", least=1, or_word=' or "median"'))
+        if isinstance(self.k, int) and mismatches >= self.k:
             raise InputError(
                 f"mismatches: expected an integer from 0 to k - 1 = {self.k - 1}, got {mismatches}; "
                 "pieces that may differ everywhere are all alike"
@@ -219,7 +250,11 @@ class Mismatch(StringKernel):
             )
         return strings
 
+    def _ladder(self) -> tuple[str, Sequence[Any]]:
+        return "k", range(self.mismatches + 1, max(MOST_SYMBOLS, self.mismatches + 2) + 1)
+
     def _block(self, left: Strings, right: Strings | None) -> Matrix:
+        assert isinstance(self.k, int)
         size = None if self.alphabet is None else len(self.alphabet)
         return _counted_block(left, right, self.k, shares_of_places(self.k, self.mismatches, size))
 
@@ -239,8 +274,9 @@ class Subsequence(StringKernel):
     ----------
     length : int
         p, at least 1.
-    decay : float
-        :math:`\lambda`, above 0 and at most 1.
+    decay : float or "median"
+        :math:`\lambda`, above 0 and at most 1. "median" is the tenth, from 0.1 to 0.9, at which a typical pair of
+        different training values compares most nearly as 1/e.
     shorter : bool
         Whether shorter subsequences count too: :math:`K_1 + \dots + K_p` in place of :math:`K_p`. Then all strings
         but the empty one have something to compare.
@@ -261,22 +297,29 @@ class Subsequence(StringKernel):
     """
 
     length: int = 3
-    decay: float = 0.5
+    decay: float | Literal["median"] = 0.5
     shorter: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "length", whole_number(self.length, "length", least=1))
-        decay = positive_number(self.decay, "decay")
-        if decay > 1:
-            raise InputError(f"decay: expected a number above 0 and at most 1, got {describe(self.decay)}")
-        object.__setattr__(self, "decay", decay)
+        if not is_median(self.decay):
+            decay = positive_number(self.decay, "decay", or_word=' or "median"')
+            if decay > 1:
+                raise InputError(
+                    f"decay: expected a number above 0 and at most 1, got {describe(self.decay)}"
+                )
+            object.__setattr__(self, "decay", decay)
         if not isinstance(self.shorter, bool | np.bool_):
             raise InputError(f"shorter: expected True or False, got {describe(self.shorter)}")
         object.__setattr__(self, "shorter", bool(self.shorter))
 
+    def _ladder(self) -> tuple[str, Sequence[Any]]:
+        return "decay", DECAYS
+
     def _block(self, left: Strings, right: Strings | None) -> Matrix:
         from kernelbp.kernels.strings_compiled import subsequence_block, subsequence_diagonal
 
+        assert not isinstance(self.decay, str)
         settings = (self.length, self.decay, self.shorter)
         mine, theirs = _laid_out(left, right)
         sizes = []
@@ -316,6 +359,7 @@ class Subsequence(StringKernel):
         Sums over n places are at most C(n, p)^2, about (e n / p)^2p, and about (1 - decay)^-2p where gaps die
         out first.
         """
+        assert not isinstance(self.decay, str)
         if self.shorter:
             return np.full(len(starts) - 1, self.decay)
         reach = self.length / (math.e * np.maximum(np.diff(starts), self.length))
@@ -341,8 +385,9 @@ class LocalAlignment(StringKernel):
         Scores of a pair, the first at least the second.
     gap_open, gap_extend : float
         Costs of the first symbol of a gap and of every further one, at least 0.
-    beta : float
-        :math:`\beta > 0`; ``beta * match`` is at most 100.
+    beta : float or "median"
+        :math:`\beta > 0`; ``beta * match`` is at most 100. "median" is the one, of half powers of two from 1/16 to
+        8, at which a typical pair of different training values compares most nearly as 1/e.
 
     Notes
     -----
@@ -373,7 +418,7 @@ class LocalAlignment(StringKernel):
     mismatch: float = -1.0
     gap_open: float = 1.5
     gap_extend: float = 0.5
-    beta: float = 1.0
+    beta: float | Literal["median"] = 1.0
 
     def __post_init__(self) -> None:
         for name in ("match", "mismatch"):
@@ -385,15 +430,23 @@ class LocalAlignment(StringKernel):
             )
         for name in ("gap_open", "gap_extend"):
             object.__setattr__(self, name, nonnegative_number(getattr(self, name), name))
-        object.__setattr__(self, "beta", positive_number(self.beta, "beta"))
+        if is_median(self.beta):
+            return
+        object.__setattr__(self, "beta", positive_number(self.beta, "beta", or_word=' or "median"'))
+        assert not isinstance(self.beta, str)
         if self.beta * self.match > LARGEST_EXPONENT:
             raise InputError(
                 f"beta: expected beta * match of at most {LARGEST_EXPONENT:g}, got {self.beta * self.match:g}"
             )
 
+    def _ladder(self) -> tuple[str, Sequence[Any]]:
+        allowed = [beta for beta in BETAS if beta * self.match <= LARGEST_EXPONENT]
+        return "beta", allowed or [LARGEST_EXPONENT / self.match]
+
     def _block(self, left: Strings, right: Strings | None) -> Matrix:
         from kernelbp.kernels.strings_compiled import alignment_block, alignment_diagonal
 
+        assert not isinstance(self.beta, str)
         same, other, opened, extended = (
             math.exp(self.beta * score)
             for score in (self.match, self.mismatch, -self.gap_open, -self.gap_extend)
@@ -430,6 +483,14 @@ def read_strings(values: Any, name: str) -> Strings:
         # surrogates standing alone are code points like others here
         encoded = "".join(listed).encode("utf-32-le", "surrogatepass")
         return Strings(np.frombuffer(encoded, dtype="<u4").astype(np.int64), _starts(lengths), True)
+    if set(map(type, listed)) <= {tuple, list}:
+        # the usual case in bulk, which is quick; anything else is looked at one by one
+        flat = list(itertools.chain.from_iterable(listed))
+        if set(map(type, flat)) <= {int}:
+            try:
+                return Strings(np.array(flat, dtype=np.int64), _starts(list(map(len, listed))), False)
+            except OverflowError:  # beyond int64: below it is said where
+                pass
     parts = [_read_numbers(value, name, position) for position, value in enumerate(listed)]
     return Strings(np.concatenate(parts), _starts([len(part) for part in parts]), False)
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelbp.errors import InputError
-from kernelbp.values import Column, Kind, as_column, distinct
+from kernelbp.kernels import Kernel, check_values
+from kernelbp.values import Column, Kind, as_column, distinct, taken_up
 
 __all__ = ["Ends", "VariableExamples", "collect"]
 
@@ -62,7 +63,7 @@ def collect(
     pairs: Mapping[str, tuple[Any, Any]],
     *,
     merge: bool = True,
-    check: Callable[[str, Column, str], object] = lambda variable, column, name: None,
+    kernels: Mapping[str, Kernel] | None = None,
     on_a_line: Callable[[str], bool] = lambda variable: False,
 ) -> tuple[dict[str, VariableExamples], dict[str, Table]]:
     """Check the pairs of every relation and merge them.
@@ -76,10 +77,9 @@ def collect(
         equal, those that agree to 1/4096 of the distance between the quartiles. False keeps every value apart, as
         the paper writes it: slower, and the same up to the residual of the bases, whose greedy choice may break
         ties otherwise.
-    check : callable
-        Called with variable, column and the argument's name for both sides of every relation, to refuse
-        values.
-
+    kernels : by variable, optional
+        They say how values are held, and refuse those they cannot take. Without them values are held as
+        `kernelbp.values.as_column` does.
     on_a_line : callable
         Whether a variable's numbers may be read off a ruler: those of R, not those that only name something.
 
@@ -98,15 +98,21 @@ def collect(
         for index, (variable, (column, kind)) in enumerate(
             zip((ends.first, ends.second), sides, strict=True)
         ):
+            if kernels is not None:
+                column, kind = taken_up(kernels[variable], column, kind, f"pairs[{name!r}][{index}]")
             columns.setdefault(variable, []).append(column)
             label = f"pairs[{name!r}], variable {variable!r}"
             kinds[variable] = kinds[variable].merged(kind, label) if variable in kinds else kind
-            check(variable, column, f"pairs[{name!r}][{index}]")
+            if kernels is not None:
+                check_values(kernels[variable], column, f"pairs[{name!r}][{index}]")
 
     examples: dict[str, VariableExamples] = {}
     codes: dict[str, NDArray[np.intp]] = {}
     for variable, parts in columns.items():
         column = np.concatenate(parts)
+        if kernels is not None and len(parts) > 1 and column.dtype == object:
+            # each part may be fine and yet not go with another: text and numbers
+            check_values(kernels[variable], column, f"pairs, variable {variable!r}")
         if merge and on_a_line(variable) and _is_fine(column):
             column, codes[variable] = _merged_finely(column)
         elif merge:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from kernelbp.errors import InputError
 from kernelbp.kernels import Kernel, check_values, require_kernel, resolve
-from kernelbp.values import as_column, is_number, is_whole
+from kernelbp.values import column_of, is_number, is_whole
 
 __all__ = ["Tuned", "tune"]
 
@@ -32,6 +32,8 @@ Matrix = NDArray[np.float64]
 
 FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Multiples tried of a setting that the data resolve ("median")."""
+STEPS = (-2, -1, 0, 1, 2)
+"""The same where it is a whole number."""
 REGULARIZATIONS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 """The paper's lambda: every kernel is judged at the one that suits it best."""
 MOST_TRIED = 500
@@ -80,8 +82,9 @@ def tune(
         Pairs of related values: the two ends of a relation, or a hidden value's reading and the hidden value.
     parameters : mapping from name to the values to try, optional
         All combinations are tried. Parameters of kernels within kernels are written with dots:
-        ``"left.bandwidth"``, ``"fields.angle.concentration"``. By default multiples, from a tenth to ten
-        times, of whatever the data resolve ("median").
+        ``"left.bandwidth"``, ``"fields.angle.concentration"``. By default what lies about whatever the data
+        resolve ("median"): multiples from a tenth to ten times, or whole numbers up to two away, as far as the
+        kernel takes them.
     partner : Kernel, optional
         That of Y, which judges and is not changed; by default `kernel` as resolved on Y, for a relation of
         a variable with itself.
@@ -100,7 +103,7 @@ def tune(
     --------
     >>> import numpy as np
     >>> from kernelbp.kernels import Gaussian
-    >>> from kernelbp.learning.kernel_tuning import tune
+    >>> from kernelbp import tune
     >>> x = np.random.default_rng(0).uniform(-3, 3, 200)
     >>> found = tune(Gaussian(), x, np.sign(np.sin(4 * x)), parameters={"bandwidth": [0.03, 0.3, 3.0]},
     ...              partner=Gaussian(1.0))
@@ -108,8 +111,9 @@ def tune(
     (Gaussian(bandwidth=0.3), True)
     """
     require_kernel(kernel, "kernel")
-    given = as_column(X, "X")[0]
-    answers = as_column(Y, "Y")[0]
+    judging = kernel if partner is None else require_kernel(partner, "partner")
+    given = column_of(kernel, X, "X")[0]
+    answers = column_of(judging, Y, "Y")[0]
     _check_counts(given, answers, folds, most)
     random = np.random.default_rng(seed)
     chosen = random.permutation(len(given))[:most]
@@ -118,7 +122,7 @@ def tune(
     candidates = [
         (named, _with(kernel, named)) for named in _combinations(parameters, kernel, resolve(kernel, given))
     ]
-    judge = resolve(kernel if partner is None else require_kernel(partner, "partner"), answers)
+    judge = resolve(judging, answers)
     check_values(judge, answers, "Y")
     likeness = np.asarray(judge(answers, answers), dtype=np.float64)
 
@@ -173,7 +177,7 @@ def _combinations(
 ) -> list[dict[str, Any]]:
     if parameters is None:
         parameters = {
-            name: [number * factor for factor in FACTORS]
+            name: [near for near in _around(number) if _is_taken(kernel, name, near)]
             for name, number in _resolved_numbers(kernel, resolved)
         }
         if not parameters:
@@ -193,12 +197,25 @@ def _combinations(
     return made
 
 
+def _around(number: float) -> list[float]:
+    return [number + step for step in STEPS] if is_whole(number) else [number * factor for factor in FACTORS]
+
+
+def _is_taken(kernel: Any, name: str, value: float) -> bool:
+    """Whether a kernel can have a parameter: a decay above 1 it cannot."""
+    try:
+        _with(kernel, {name: value})
+    except InputError:
+        return False
+    return True
+
+
 def _resolved_numbers(kernel: Any, resolved: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
     """Parameters that were words and became numbers, of a kernel and those within it."""
     for name, before in _parts(kernel):
         after = dict(_parts(resolved)).get(name)
         if isinstance(before, str) and is_number(after):
-            yield prefix + name, float(after)  # type: ignore[arg-type]
+            yield prefix + name, after if is_whole(after) else float(after)  # type: ignore[misc, arg-type]
         elif isinstance(before, Mapping) or (isinstance(before, Kernel) and not isinstance(before, type)):
             yield from _resolved_numbers(before, after, f"{prefix}{name}.")
 

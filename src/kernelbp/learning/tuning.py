@@ -27,6 +27,8 @@ Matrix = NDArray[np.float64]
 FOLDS = 3
 WIDTHS = (0.0, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0, 6.0)
 """Smoothing widths tried, in units of the distance between neighbouring states."""
+LEAST_MARGIN = 1e-150
+"""A state with less, the far end of a blur, never occurs: two such in a ratio would overflow."""
 SHARES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2)
 """Shares of independence tried."""
 LOOPY_SHARE = 0.02
@@ -128,7 +130,7 @@ class _Read(NamedTuple):
 
 def _read(measures: sparse.csr_array, blur: Matrix, margin: Matrix) -> _Read:
     made = margin @ blur
-    occurs = made > 0
+    occurs = made > LEAST_MARGIN
     over = np.divide(blur, made, out=np.zeros_like(blur), where=occurs)
     return _Read(measures @ over.T, measures @ occurs.astype(np.float64))
 

@@ -48,7 +48,7 @@ from kernelbp.learning.operators import Operators
 from kernelbp.learning.potentials import KnownRelation, Potential, log_scales, potential_operator
 from kernelbp.learning.probability import density_ratio
 from kernelbp.model import Model, Relation, Weighting
-from kernelbp.values import Column, Kind, as_column, distinct, is_number, is_whole
+from kernelbp.values import Column, Kind, column_of, distinct, is_number, is_whole
 
 __all__ = ["DiscreteBeliefs", "DiscreteModel"]
 
@@ -403,7 +403,7 @@ class DiscreteModel:
         examples, tables = collect(
             to_learn,
             {} if pairs is None else pairs,
-            check=lambda variable, column, name: check_values(self.variables[variable], column, name),
+            kernels=self.variables,
         )
         with Progress("learning", 1 + len(to_learn), shown=progress) as bar:
             levels = {
@@ -620,7 +620,7 @@ class DiscreteModel:
         kernel, given = self.variables[name], self._given(name)
         where = f"levels[{name!r}]"
         if given is not None and not is_whole(given):
-            column, kind = as_column(given, where)
+            column, kind = column_of(kernel, given, where)
             if not len(column):
                 raise InputError(f"{where}: no values given")
             check_values(kernel, column, where)

@@ -28,7 +28,7 @@ from kernelbp.inference.progress import Progress
 from kernelbp.inference.run import Verdict
 from kernelbp.inference.schedules import make_plan
 from kernelbp.inference.wiring import Phase, Wiring, oriented_edges, wire
-from kernelbp.kernels import Kernel, check_values, domain
+from kernelbp.kernels import Kernel, domain
 from kernelbp.learning.estimators import is_estimator
 from kernelbp.learning.examples import collect
 from kernelbp.model import Relation
@@ -162,7 +162,7 @@ class GaussianModel:
         examples, tables = collect(
             to_learn,
             given,
-            check=lambda variable, column, name: check_values(self.variables[variable], column, name),
+            kernels=self.variables,
         )
         for name, example in examples.items():
             if example.kind.form == "object":

@@ -30,7 +30,7 @@ from kernelbp.learning.examples import collect
 from kernelbp.learning.potentials import Potential
 from kernelbp.model import Relation
 from kernelbp.rivals.beliefs import draw_on_sphere, log_sphere_factor
-from kernelbp.values import Column, Kind, as_column, is_number, is_whole
+from kernelbp.values import Column, Kind, column_of, is_number, is_whole
 
 if TYPE_CHECKING:
     from kernelbp.learning.densities import ConditionalDensity, RidgeDensity
@@ -500,7 +500,7 @@ def learn(
     examples, _ = collect(
         to_learn,
         {} if pairs is None else pairs,
-        check=lambda variable, column, name: check_values(variables[variable], column, name),
+        kernels=variables,
     )
     fitted: dict[str, FittedVariable] = {}
     if landmarks is not None and not isinstance(landmarks, Mapping):
@@ -510,7 +510,7 @@ def learn(
     for name, given in (landmarks or {}).items():
         if name not in variables:
             raise InputError(f"landmarks: unknown variable {name!r}; the model has {', '.join(variables)}")
-        column, kind = as_column(given, f"landmarks[{name!r}]")
+        column, kind = column_of(variables[name], given, f"landmarks[{name!r}]")
         if not len(column):
             raise InputError(f"landmarks[{name!r}]: no points given")
         check_values(variables[name], column, f"landmarks[{name!r}]")
@@ -534,7 +534,10 @@ def learn(
                 assert callable(relation.potential)
                 made[name] = Known(relation.first, relation.second, relation.symmetric, relation.potential)
                 continue
-            columns = tuple(as_column(side, name)[0] for side in (pairs or {})[name])
+            columns = tuple(
+                column_of(variables[end], side, name)[0]
+                for end, side in zip((relation.first, relation.second), (pairs or {})[name], strict=True)
+            )
             learned = LearnedRelation(
                 relation.first,
                 relation.second,
