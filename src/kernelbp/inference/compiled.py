@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelbp.compiling import jit
 from kernelbp.inference.lanes import (
     EIGHT,
     exponential,
@@ -45,7 +45,7 @@ MOST_FACTORS = np.uint64(8)
 """Senders with more neighbours than this are multiplied out in logarithms."""
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def run_blocks(
     first: int,
     last: int,
@@ -133,7 +133,7 @@ def run_blocks(
     return largest
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def copy_messages(source: Array, target: Array, segments: Table, targets: Table) -> None:
     """Copy the messages a program has written from one flat array to another."""
     for g in range(np.uint64(len(segments) - 1)):
@@ -142,7 +142,7 @@ def copy_messages(source: Array, target: Array, segments: Table, targets: Table)
                 store(target, targets[i, 0] + j, load(source, targets[i, 0] + j))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def to_logarithms(values: Array, out: Array) -> None:
     """Logarithms, to whichever base, of flat messages."""
     tiny = spread(np.finfo(values.dtype).tiny)
@@ -150,7 +150,7 @@ def to_logarithms(values: Array, out: Array) -> None:
         store(out, j, logarithm(larger(load(values, j), tiny)))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def from_logarithms(logarithms: Array, messages: Array, floor: float) -> None:
     """Messages (n, q) with these logarithms, which are shifted so that the largest of each is zero."""
     rows, size = np.uint64(messages.shape[0]), np.uint64(messages.shape[1])
@@ -166,7 +166,7 @@ def from_logarithms(logarithms: Array, messages: Array, floor: float) -> None:
             store(flat, j, larger(exponential(moved), least))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def add_logarithms(arriving: Array, weights: Array, first: Table, zero: float, out: Array) -> None:
     """Add to each node's row of `out` the natural logarithms, weighted, of the messages that arrive there.
 
@@ -198,7 +198,7 @@ def add_logarithms(arriving: Array, weights: Array, first: Table, zero: float, o
 # ---------------------------------------------------------------------- products of messages
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _leave_each_out(
     senders: Table,
     s: Any,
@@ -230,7 +230,7 @@ def _leave_each_out(
         _weighted(products, answers, begin, end, evidence, here, messages, start, weights, first, degree, q)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _four(
     out: Array, answers: Table, begin: Any, evidence: Array, here: Any, messages: Array, start: Any, q: Any
 ) -> None:
@@ -248,7 +248,7 @@ def _four(
         store(out, a3 + j, first * v2)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _four_halves(
     out: Array, answers: Table, begin: Any, evidence: Array, here: Any, messages: Array, start: Any, q: Any
 ) -> None:
@@ -267,7 +267,7 @@ def _four_halves(
         store(out, a3 + j, to_second * v2)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _all_half(weights: Array, first: Any, count: Any) -> bool:
     for r in range(count):
         if weights[first + r] != 0.5:
@@ -275,7 +275,7 @@ def _all_half(weights: Array, first: Any, count: Any) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _others(
     out: Array,
     answers: Table,
@@ -299,7 +299,7 @@ def _others(
             store(out, at + j, product)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _weighted(
     out: Array,
     answers: Table,
@@ -323,7 +323,7 @@ def _weighted(
             store(out, answers[a, 0] * q + j, total / load(messages, answers[a, 1] + j))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _leave_out_carefully(
     senders: Table,
     s: Any,
@@ -365,7 +365,7 @@ def _leave_out_carefully(
             _rescale(products, at, q, signed)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _gather_logs(
     senders: Table,
     s: Any,
@@ -388,7 +388,7 @@ def _gather_logs(
             _count_factor(value, weight, total, counts, j, q)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _count_factor(
     value: float, weight: float, total: NDArray[np.float64], counts: NDArray[np.int64], j: Any, q: Any
 ) -> None:
@@ -400,7 +400,7 @@ def _count_factor(
             counts[q + j] += 1
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _leave_out_log(
     logs: NDArray[np.float64],
     counts: NDArray[np.int64],
@@ -432,7 +432,7 @@ def _leave_out_log(
 # ---------------------------------------------------------------------- new messages
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _settle_all(
     segments: Table,
     g: Any,
@@ -478,7 +478,7 @@ def _settle_all(
     return np.sqrt(peak(worst)), faints
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _settle(
     made: Array, at: Any, scale: Any, least: Any, messages: Array, fresh: Array, here: Any, size: Any
 ) -> Any:
@@ -492,7 +492,7 @@ def _settle(
     return worst
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _damp(
     made: Array, at: Any, scale: Any, messages: Array, here: Any, damping: float, least: Any, size: Any
 ) -> None:
@@ -508,7 +508,7 @@ def _damp(
         store(made, at + j, mixed)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _scale(row: Array, at: Any, size: Any, room: Any, largest: Any) -> Any:
     """What a row's entry of largest magnitude becomes 1 by; one that has none (all zero, not finite) is made ones."""
     if _is_magnitude(largest, row.dtype):
@@ -518,26 +518,26 @@ def _scale(row: Array, at: Any, size: Any, room: Any, largest: Any) -> Any:
     return row.dtype.type(1)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _rescale(row: Array, at: Any, size: Any, signed: bool) -> None:
     factor = spread(_scale(row, at, size, size, _largest(row, at, size, signed)))
     for j in range(NONE, size, EIGHT):
         store(row, at + j, load(row, at + j) * factor)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _is_magnitude(value: Any, dtype: Any) -> bool:
     limits = np.finfo(dtype)
     return FEW * limits.tiny < abs(value) < limits.max / FEW
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _is_clear(value: Any, dtype: Any) -> bool:
     """Whether a largest magnitude leaves room for smaller ones below it."""
     return _is_magnitude(value, dtype) and abs(value) > FEW * FEW * np.sqrt(np.finfo(dtype).tiny)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _largest(row: Array, at: Any, size: Any, signed: bool) -> Any:
     """The entry of largest magnitude, with its sign."""
     high = load(row, at)

@@ -17,6 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import models, overload, register_model
 
+from kernelbp.compiling import jit
 from kernelbp.inference.program import LANES
 
 __all__ = [
@@ -249,7 +250,7 @@ EXPONENTIAL = (
 MANTISSA, UNIT, BIAS, SHIFT = 0x7FFFFF, 0x3F800000, 127, 23
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def power(base: Any, exponent: Any) -> Any:
     """Each number, which is positive, to one power; a half and one cost little."""
     if exponent == 0.5:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from kernelbp.compiling import jit
 
 __all__ = ["count_spanning_trees"]
 
 Integers = NDArray[np.int64]
 
 
-@numba.njit(cache=True)
+@jit
 def count_spanning_trees(
     begin: Integers,
     neighbours: Integers,

@@ -17,6 +17,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelbp.compiling import jit
+
 __all__ = ["LANES", "alignment_block", "alignment_diagonal", "subsequence_block", "subsequence_diagonal"]
 
 LANES = 16
@@ -31,7 +33,7 @@ Starts = NDArray[np.int64]
 Matrix = NDArray[np.float64]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _load(symbols: Symbols, starts: Starts, number: int, lane: int, lanes: Symbols, fill: int) -> None:
     """Write one string into one lane, and fill it up."""
     begin, end = starts[number], starts[number + 1]
@@ -39,7 +41,7 @@ def _load(symbols: Symbols, starts: Starts, number: int, lane: int, lanes: Symbo
         lanes[position, lane] = symbols[begin + position] if begin + position < end else fill
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _longest(starts: Starts, first: int, last: int) -> int:
     longest = 0
     for number in range(first, last):
@@ -47,7 +49,7 @@ def _longest(starts: Starts, first: int, last: int) -> int:
     return longest
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _subsequences(
     left: Symbols, right: Symbols, length: int, decay: float, weights: Matrix, shorter: bool, room: Matrix
 ) -> Matrix:
@@ -91,7 +93,7 @@ def _subsequences(
     return state[total]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def subsequence_block(
     left: Symbols,
     left_starts: Starts,
@@ -138,7 +140,7 @@ def subsequence_block(
                     block[i, number] = block[number, i] = found[number - first]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def subsequence_diagonal(
     symbols: Symbols, starts: Starts, scales: Matrix, length: int, decay: float, shorter: bool
 ) -> Matrix:
@@ -161,7 +163,7 @@ def subsequence_diagonal(
     return diagonal
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _alignments(
     left: Symbols, right: Symbols, same: float, other: float, opened: float, extended: float, room: Matrix
 ) -> Matrix:
@@ -210,7 +212,7 @@ def _alignments(
     return np.log(start + total) + scalings * LOG_DOWN
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def alignment_block(
     left: Symbols,
     left_starts: Starts,
@@ -250,7 +252,7 @@ def alignment_block(
                     block[i, number] = block[number, i] = found[number - first]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def alignment_diagonal(
     symbols: Symbols, starts: Starts, factors: tuple[float, float, float, float]
 ) -> Matrix:

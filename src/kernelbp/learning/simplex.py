@@ -14,9 +14,10 @@ gradients, all together.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from kernelbp.compiling import jit
 
 __all__ = ["project_onto_simplex"]
 
@@ -93,7 +94,7 @@ def _nearest_on_simplex(points: Matrix) -> Matrix:
     return np.maximum(points - threshold[:, None], 0.0)
 
 
-@numba.njit(cache=True)
+@jit
 def _active_set(gram: Matrix, linear: Matrix, slack: float, most: int) -> tuple[Matrix, NDArray[np.bool_]]:
     rows, size = linear.shape
     result = np.zeros((rows, size))

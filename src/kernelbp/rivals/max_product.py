@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelbp.compiling import jit
 from kernelbp.learning.conditionals import Conditional, EdgeOperator
 from kernelbp.learning.potentials import BLOCK_BYTES, _PotentialByEdge
 
@@ -64,7 +64,7 @@ def max_product(operator: EdgeOperator) -> EdgeOperator:
     return LargestByEdge(operator)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _largest(table: Array, products: Array, made: Array) -> None:
     """Four levels of the sender at a time: each value of the message is then read and written a quarter as often."""
     count, sending = products.shape

@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, Protocol, get_args
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelbp.compiling import jit
 from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError, UnsupportedError
 from kernelbp.graph import Graph
 from kernelbp.inference.progress import Progress
@@ -812,7 +812,7 @@ class Messages:
 # ---------------------------------------------------------------------- compiled loops
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _resample(points: Array, logs: Array, seeds: Array, kept: Array) -> None:
     """Of k weighted points keep b, by systematic resampling; of those without any weight, the first b."""
     count, size, d = points.shape
@@ -838,7 +838,7 @@ def _resample(points: Array, logs: Array, seeds: Array, kept: Array) -> None:
                 kept[i, k, axis] = points[i, at, axis]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _pick_components(
     first: int,
     last: int,
@@ -881,7 +881,7 @@ def _pick_components(
             labels[i, k] = min(np.searchsorted(sums, goal), size - 1)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _draw_tabulated(
     points: Array,
     low: float,
@@ -911,7 +911,7 @@ def _draw_tabulated(
             drawn[i, k] = values[at]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _draw_rows(table: Array, seeds: Array, labels: Array) -> None:
     """An entry of each row of (n, b, r) weights; of rows without any, one at random."""
     count, b, size = table.shape
@@ -938,7 +938,7 @@ NORMAL_HALF = 1.3489795003921634
 """The interval that holds the middle half of a standard normal distribution is this long."""
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _smooth(
     means: Array, variances: Array, weights: Array, bandwidth: float, shrink: bool, least: Array
 ) -> None:
@@ -982,7 +982,7 @@ def _smooth(
                     means[i, k, axis] = mean + factor * (means[i, k, axis] - mean)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _shortest_half(values: Array, weights: Array) -> Any:
     """Length of the shortest interval that holds half the weight."""
     order = np.argsort(values)
@@ -1000,7 +1000,7 @@ def _shortest_half(values: Array, weights: Array) -> Any:
     return best
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _store(
     means: Array,
     variances: Array,
@@ -1041,7 +1041,7 @@ def _store(
             changes[i] = max(changes[i], change)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _moments(means: Array, variances: Array) -> Any:
     """Mean and standard deviation of a mixture on a line whose weights are alike."""
     mean = means.mean()

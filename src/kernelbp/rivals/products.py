@@ -27,10 +27,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernelbp.compiling import jit
 from kernelbp.errors import InputError
 from kernelbp.values import is_number, is_whole
 
@@ -364,7 +364,7 @@ GAMMA = np.uint64(0x9E3779B97F4A7C15)
 FIRST_MIX, SECOND_MIX = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def scrambled(number: Any) -> Any:
     """Spread the bits of a 64-bit number (splitmix64's last step)."""
     z = np.uint64(number)
@@ -373,14 +373,14 @@ def scrambled(number: Any) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def uniform(state: Array) -> Any:
     """A number in (0, 1); `state` is an array of one uint64."""
     state[0] += GAMMA
     return (float(scrambled(state[0]) >> np.uint64(11)) + 0.5) * 2.0**-53
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def normal(state: Array) -> Any:
     """A standard normal number, by Marsaglia's polar method."""
     while True:
@@ -390,7 +390,7 @@ def normal(state: Array) -> Any:
             return a * np.sqrt(-2 * np.log(s) / s)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def ordered_uniforms(state: Array, out: Array, stratified: bool) -> None:
     """Uniform numbers from smallest to largest; stratified, one in each of as many equal parts."""
     n = len(out)
@@ -407,7 +407,7 @@ def ordered_uniforms(state: Array, out: Array, stratified: bool) -> None:
         out[i] /= total
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def shuffle(state: Array, order: Array) -> None:
     """Fill `order` with a random permutation."""
     for i in range(len(order)):
@@ -457,7 +457,7 @@ class Trees(NamedTuple):
     leaf: Any
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def grow_trees(means: Array, variances: Array, weights: Array, begin: Array) -> Any:
     """Trees over the components of all mixtures, split at the median of the longest side."""
     total, d = means.shape
@@ -505,7 +505,7 @@ def grow_trees(means: Array, variances: Array, weights: Array, begin: Array) -> 
     return t
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _summarise(t: Trees, node: int, means: Array, variances: Array, weights: Array) -> None:
     low, high = t.low[node], t.high[node]
     weight = 0.0
@@ -541,7 +541,7 @@ def _summarise(t: Trees, node: int, means: Array, variances: Array, weights: Arr
 # ---------------------------------------------------------------------- enumeration
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _multiplied(precision: float, mean: float, other_precision: float, other_mean: float) -> Any:
     """Precision, mean and log height (without the parts of single factors) of a product of two Gaussians on a line."""
     if precision == 0:
@@ -554,7 +554,7 @@ def _multiplied(precision: float, mean: float, other_precision: float, other_mea
     return total, mean + share * apart, -0.5 * precision * share * apart * apart
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _enumerate(
     means: Array,
     precisions: Array,
@@ -612,7 +612,7 @@ def _enumerate(
             return
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _accumulate(logs: Array) -> Any:
     """Turn log weights into their running sums, in place; the total."""
     largest = -np.inf
@@ -631,7 +631,7 @@ def _accumulate(logs: Array) -> Any:
 # ---------------------------------------------------------------------- walks
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _redraw(
     means: Array,
     precisions: Array,
@@ -680,7 +680,7 @@ def _redraw(
     labels[which] = candidates[chosen]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _walk(
     means: Array,
     precisions: Array,
@@ -732,7 +732,7 @@ def _walk(
             )
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _walk_down(
     trees: Trees,
     begin: Array,
@@ -798,7 +798,7 @@ def _walk_down(
 # ---------------------------------------------------------------------- bounds
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _log_bounds(trees: Trees, nodes: Array, gaussian_mean: Array, gaussian_precision: Array) -> Any:
     """Between which numbers the log height of every product of components under these nodes lies."""
     low = high = 0.0
@@ -836,7 +836,7 @@ def _log_bounds(trees: Trees, nodes: Array, gaussian_mean: Array, gaussian_preci
     return low, max(low, high)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _to_split(trees: Trees, nodes: Array) -> int:
     """The factor whose node is widest beside its components' own width; -1 if all are leaves."""
     chosen, widest = -1, -1.0
@@ -853,7 +853,7 @@ def _to_split(trees: Trees, nodes: Array) -> int:
     return chosen
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _weight_of(trees: Trees, nodes: Array) -> float:
     weight = 1.0
     for node in nodes:
@@ -861,7 +861,7 @@ def _weight_of(trees: Trees, nodes: Array) -> float:
     return weight
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _a_large_one(trees: Trees, nodes: Array, gaussian_mean: Array, gaussian_precision: Array) -> Any:
     """Log height and weight of one large product, found by always going where the bound is higher."""
     high = _log_bounds(trees, nodes, gaussian_mean, gaussian_precision)[1]
@@ -884,7 +884,7 @@ def _a_large_one(trees: Trees, nodes: Array, gaussian_mean: Array, gaussian_prec
 LARGEST_EXPONENT = 700.0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _refine(
     trees: Trees,
     begin: Array,
@@ -976,7 +976,7 @@ def _refine(
 # ---------------------------------------------------------------------- all products
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _draw_point(
     means: Array,
     precisions: Array,
@@ -994,7 +994,7 @@ def _draw_point(
         out[axis] = m + normal(state) / np.sqrt(p)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def _sample(
     first_job: int,
     last_job: int,
