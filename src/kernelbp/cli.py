@@ -9,6 +9,7 @@ import typer
 
 from kernelbp import __version__
 from kernelbp.experiments.commands import reproduce
+from kernelbp.photographs.command import denoise
 from kernelbp.speed.run import GROUPS, Group
 
 __all__ = ["app"]
@@ -21,6 +22,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+app.command()(denoise)
 app.add_typer(reproduce, name="reproduce")
 
 NAMES = ", ".join(group.name for group in GROUPS)

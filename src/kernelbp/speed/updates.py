@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernelbp.graph import Graph
 from kernelbp.inference.beliefs import Beliefs
 from kernelbp.inference.update import Flat, State, update_plainly
 from kernelbp.learning.conditionals import Conditional
@@ -14,10 +15,10 @@ from kernelbp.learning.operators import Update
 from kernelbp.model import Model
 from kernelbp.speed.problems import Grid, Sunset, iterating
 from kernelbp.speed.rows import Row
-from kernelbp.speed.settings import Settings
+from kernelbp.speed.settings import Settings, Sizes
 from kernelbp.speed.timing import blas_threads, interleaved, seconds
 
-__all__ = ["rows"]
+__all__ = ["ALL", "FLOODING", "Measured", "in_part", "iteration", "rows"]
 
 EPSILON = 1e-3
 """The paper's precision of low-rank approximations."""
@@ -85,18 +86,32 @@ def _error(model: Model, image: Sunset, update: Update) -> float:
 
 
 def _measured(model: Model, image: Sunset, update: Update, settings: Settings) -> Measured:
+    return iteration(model, image.graph, update, settings.sizes)
+
+
+def iteration(model: Model, graph: Graph, update: Update, sizes: Sizes) -> Measured:
     """Iterations after the first of a real inference."""
     with blas_threads(1):
-        beliefs = _inferred(model, image, update, 1)
+        beliefs = model.infer(graph, update=update, max_iterations=1, n_jobs=1, **FLOODING)
         with iterating.of(beliefs, 1, "flooding").running() as ours:
-            (spent,) = interleaved([ours], settings.sizes)
+            (spent,) = interleaved([ours], sizes)
     return Measured(spent, len(beliefs["pixel"].support), "")
 
 
-def _in_part(image: Sunset, operator: Conditional, values: int, wanted: int, settings: Settings) -> Measured:
-    """Some messages of a slow update, for all: a message takes as long whichever it is."""
-    grid = Grid(image.side)
+def in_part(side: int, operator: Conditional, values: int, wanted: int, total: int | None = None) -> Measured:
+    """Some messages of a slow update, for all: a message takes as long whichever it is.
+
+    Parameters
+    ----------
+    side : of the square grid the timed messages are taken from
+    operator : of the update
+    values : of a message
+    wanted : how many messages to time
+    total : messages of an iteration; those of the grid if None
+    """
+    grid = Grid(side)
     wiring = grid.wiring
+    total = wiring.n_messages if total is None else total
     # All that some nodes send: what arrives there is gathered once for each.
     chosen = np.argsort(wiring.source, kind="stable")[:wanted]
     state = State(
@@ -113,9 +128,9 @@ def _in_part(image: Sunset, operator: Conditional, values: int, wanted: int, set
         spent = min(
             seconds(lambda: update_plainly(state, phase, FLOODING["damping"], changes), 1) for _ in range(2)
         )
-    part = f"; {len(chosen):,} of {wiring.n_messages:,} messages timed"
-    note = part if len(chosen) < wiring.n_messages else ""
-    return Measured(spent * wiring.n_messages / len(chosen), values, note)
+    part = f"; {len(chosen):,} of {total:,} messages timed"
+    note = part if len(chosen) < total else ""
+    return Measured(spent * total / len(chosen), values, note)
 
 
 def _apart(model: Model, image: Sunset, update: Update, settings: Settings) -> Measured:
@@ -129,8 +144,8 @@ def _apart(model: Model, image: Sunset, update: Update, settings: Settings) -> M
     if update == "full":
         random = np.random.default_rng(settings.seed).random((values, values), dtype=np.float32)
         random /= values
-        return _in_part(image, Conditional(random), values, full, settings)
+        return in_part(image.side, Conditional(random), values, full)
     operators = model._made_operators("linear", "embedding")
     made = operators.operator("beside", 0, None, None, np.float32)
     assert isinstance(made, Conditional)
-    return _in_part(image, made, values, linear, settings)
+    return in_part(image.side, made, values, linear)

@@ -1,0 +1,459 @@
+"""Ways to clean an image with one noisy reading a pixel: kernel BP and its rivals, their settings, and the search for better ones.
+
+Rivals are told the true likelihood of a reading and learn the relation of neighbouring pixels, as in the paper.
+Kernel BP learns both from examples.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelbp import rivals
+from kernelbp.datasets import grid_pairs, sunset
+from kernelbp.errors import ConvergenceWarning
+from kernelbp.experiments.study import Case, Result, Row
+from kernelbp.figures import root_mean_square_error
+from kernelbp.graph import Graph
+from kernelbp.kernels import Gaussian
+from kernelbp.model import Model, Relation
+
+__all__ = [
+    "ESTIMATES",
+    "NOISE",
+    "OURS",
+    "RIVALS",
+    "Chosen",
+    "Kind",
+    "Measured",
+    "Method",
+    "Sample",
+    "Training",
+    "chosen",
+    "compile_all",
+    "grid_of",
+    "limited",
+    "measure",
+    "parts",
+    "search_case",
+    "with_noise",
+    "written",
+]
+
+Image = NDArray[np.float64]
+Options = Mapping[str, Any]
+Kind = Literal["paper", "best found", "default"]
+Estimate = Literal["mean", "mode"]
+
+NOISE = 30.0
+"""Standard deviation of the noise, in gray levels."""
+ESTIMATES: tuple[Estimate, ...] = ("mean", "mode")
+OF_INFER = frozenset({"weighting", "schedule", "max_iterations", "tolerance", "damping", "seed"})
+"""Settings that go to `infer`; the others go to the constructor."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What methods learn from.
+
+    Attributes
+    ----------
+    pairs : values of neighbouring pixels, two arrays (m,)
+    readings : pixels and what was read there, two arrays (n,); only kernel BP learns from these
+    levels : gray levels of discrete BP, (levels,)
+    most_pairs : pairs that rivals which fit densities take, evenly from all; None for all
+    """
+
+    pairs: tuple[Image, Image]
+    readings: tuple[Image, Image]
+    levels: Image
+    most_pairs: int | None = None
+
+    @classmethod
+    def of(cls, clean: Image, noisy: Image) -> Training:
+        """A clean image and a noisy copy of it."""
+        return cls(grid_pairs(clean), (clean.ravel(), noisy.ravel()), np.unique(clean))
+
+    def some_pairs(self) -> tuple[Image, Image]:
+        """At most `most_pairs` of them."""
+        step = 1 if self.most_pairs is None else max(1, -(-len(self.pairs[0]) // self.most_pairs))
+        return self.pairs[0][::step], self.pairs[1][::step]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An image to clean, with the truth behind it, both (rows, columns)."""
+
+    clean: Image
+    noisy: Image
+
+
+def grid_of(noisy: Image) -> Graph:
+    """A grid with one reading per pixel."""
+    return Graph.grid(noisy.shape, variable="pixel", relation="beside").observe("read as", noisy.ravel())
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to clean images.
+
+    Attributes
+    ----------
+    name : as in the tables
+    fit : a fitted model, from what there is to learn from and settings of the constructor
+    settings : those to run with, by kind
+    start : what a search begins with where that differs from the paper's settings
+    stages : grids searched one after another, each around the best found so far
+    seeded : whether `infer` draws random numbers
+    graph : of a noisy image, with its evidence
+    """
+
+    name: str
+    fit: Callable[..., Any]
+    settings: Mapping[Kind, Options]
+    start: Options = field(default_factory=dict)
+    stages: Sequence[Mapping[str, Sequence[Any]]] = ()
+    seeded: bool = False
+    graph: Callable[[Image], Graph] = grid_of
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One image cleaned.
+
+    Attributes
+    ----------
+    mean, mode : of the beliefs, (rows, columns)
+    iterations, converged : of the inference
+    fit_seconds : of learning, by the processor's clock
+    seconds : of the inference
+    iteration_seconds : of one more iteration; NaN where it cannot be told
+    """
+
+    mean: Image
+    mode: Image
+    iterations: int
+    converged: bool
+    fit_seconds: float
+    seconds: float
+    iteration_seconds: float
+
+    def error(self, estimate: str, clean: Image) -> float:
+        """RMSE of the mean or of the mode."""
+        return root_mean_square_error(self.mean if estimate == "mean" else self.mode, clean)
+
+
+# ---------------------------------------------------------------------- methods
+
+
+def likelihood(pixel: Any, reading: Any) -> Any:
+    """What a reading says of its pixel: the truth, given to the rivals."""
+    return np.exp(-((pixel - reading) ** 2) / (2 * NOISE**2))
+
+
+def parts(*, known: bool = False) -> tuple[dict[str, Any], dict[str, Relation]]:
+    """Variables and relations, with the true likelihood or one to be learned."""
+    reading = Relation("pixel", "reading", potential=likelihood if known else None)
+    return (
+        {"pixel": Gaussian(), "reading": Gaussian()},
+        {"beside": Relation("pixel", "pixel", symmetric=True), "read as": reading},
+    )
+
+
+def _discrete(training: Training, **options: Any) -> Any:
+    """With the true levels."""
+    model = rivals.DiscreteModel(*parts(known=True), levels={"pixel": training.levels}, **options)
+    return model.fit({"beside": training.pairs})
+
+
+def _mixture(training: Training, **options: Any) -> Any:
+    model = rivals.GaussianMixtureModel(*parts(known=True), **options)
+    return model.fit({"beside": training.some_pairs()})
+
+
+def _particle(training: Training, **options: Any) -> Any:
+    return rivals.ParticleModel(*parts(known=True), **options).fit({"beside": training.some_pairs()})
+
+
+def _gaussian(training: Training, **options: Any) -> Any:
+    """The true likelihood is linear, which is how this one is told of it."""
+    model = rivals.GaussianModel(*parts(), linear={"read as": (1.0, 0.0, NOISE**2)}, **options)
+    return model.fit({"beside": training.pairs})
+
+
+def _paper_preset(training: Training, **options: Any) -> Any:
+    pairs = {"beside": training.pairs, "read as": training.readings}
+    return Model.paper(*parts(), **options).fit(pairs)
+
+
+def _default(training: Training, **options: Any) -> Any:
+    return Model(*parts(), **options).fit({"beside": training.pairs, "read as": training.readings})
+
+
+THIRTY: Options = {"max_iterations": 30, "damping": 0.0, "tolerance": 0.0}
+RIVALS: tuple[Method, ...] = (
+    Method(
+        "discrete BP",
+        _discrete,
+        {"paper": {**THIRTY, "weighting": "bethe", "schedule": "flooding"}},
+        {"smoothing": None, "tolerance": 1e-3},
+        (
+            # Ordinary belief propagation may be best before it goes astray, so its length is searched as well.
+            {
+                "weighting": ("bethe", "tree-reweighted"),
+                "schedule": ("flooding", "sweep"),
+                "damping": (0.0, 0.5),
+                "max_iterations": (10, 30, 100),
+            },
+            {"smoothing": (None, 0.001, 0.1, 1.0)},
+            {"damping": (0.0, 0.3, 0.5, 0.7), "max_iterations": (10, 15, 20, 30, 50)},
+        ),
+    ),
+    Method(
+        "Gaussian-mixture BP",
+        _mixture,
+        # The authors' sampler, "epsilon", draws from the same products to within 1% in three to four times the time.
+        {"paper": {**THIRTY, "n_samples": 12, "sampler": "auto", "mixing": 0.0, "bandwidth": 1.0}},
+        {"max_iterations": 5},
+        (
+            {"mixing": (0.0, 0.05, 0.2), "damping": (0.0, 0.5)},
+            {"bandwidth": (1.0, 2.0, 4.0)},
+            {"max_iterations": (3, 5, 10)},
+            {"n_samples": (12, 20)},
+        ),
+        seeded=True,
+    ),
+    Method(
+        "particle BP",
+        _particle,
+        {"paper": {**THIRTY, "n_particles": 30, "resample_every": 15, "mcmc_steps": 10, "mixing": 0.0}},
+        {},
+        (
+            {"mixing": (0.0, 0.05, 0.15), "damping": (0.0, 0.5), "resample_every": (5, 15)},
+            {"n_particles": (30, 60)},
+        ),
+        seeded=True,
+    ),
+    Method(
+        "Gaussian BP",
+        _gaussian,
+        {"paper": {**THIRTY, "schedule": "flooding"}},
+        {"max_iterations": 500, "tolerance": 1e-8},
+        ({"damping": (0.0, 0.5), "regularization": (1e-6, 1e-3, 1e-2, 0.03, 0.1, 0.3)},),
+    ),
+)
+OURS: tuple[Method, ...] = (
+    Method("kernel BP", _paper_preset, {"paper": {"max_iterations": 30}}),
+    Method("kernel BP", _default, {"default": {}}),
+)
+
+
+def limited(method: Method, iterations: int) -> Method:
+    """The same with at most so many iterations of the paper's settings."""
+    settings = {
+        kind: {**options, "max_iterations": min(iterations, options["max_iterations"])}
+        if "max_iterations" in options
+        else options
+        for kind, options in method.settings.items()
+    }
+    return replace(method, settings=settings)
+
+
+# ---------------------------------------------------------------------- running one
+
+
+def with_noise(clean: Image, rng: np.random.Generator) -> Image:
+    """The image with noise drawn anew; not clipped."""
+    return clean + NOISE * rng.standard_normal(clean.shape)
+
+
+def measure(
+    method: Method, options: Options, training: Training, samples: Sequence[Sample], *, timed: bool = True
+) -> list[Measured]:
+    """Learn once, clean all samples.
+
+    Seconds are those of the processor, over all threads: what else a busy machine does is not counted. Those of
+    one more iteration are of a whole inference less one that stops after its first, shared among the others.
+    """
+    compile_all()
+    began = time.process_time()
+    model = method.fit(training, **{name: value for name, value in options.items() if name not in OF_INFER})
+    fitting = time.process_time() - began
+    asked = {name: value for name, value in options.items() if name in OF_INFER}
+    found = []
+    first = np.inf
+    for draw, sample in enumerate(samples):
+        graph = method.graph(sample.noisy)
+        seeded = {"seed": draw} if method.seeded else {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            if timed and not draw:
+                once = {**asked, **seeded, "max_iterations": 1}
+                # What a model makes ready at its first inference and keeps is not to count.
+                model.infer(graph, **once)
+                began = time.process_time()
+                model.infer(graph, **once)
+                first = time.process_time() - began
+            began = time.process_time()
+            beliefs = model.infer(graph, **asked, **seeded)
+            spent = time.process_time() - began
+        shape = sample.clean.shape
+        found.append(
+            Measured(
+                beliefs.mean().reshape(shape),
+                beliefs.mode().reshape(shape),
+                beliefs.iterations,
+                beliefs.converged,
+                fitting,
+                spent,
+                # Less than nothing: too short to be told.
+                (spent - first) / (beliefs.iterations - 1)
+                if spent > first and beliefs.iterations > 1
+                else np.nan,
+            )
+        )
+    return found
+
+
+@cache
+def compile_all() -> None:
+    """Compile what will be compiled, once: that is no part of an iteration."""
+    clean, noisy = sunset(10, size=12)
+    training, sample = Training.of(clean, noisy), Sample(clean, noisy)
+    for method in (*RIVALS, *OURS):
+        for options in (*method.settings.values(), {**method.settings.get("paper", {}), **method.start}):
+            model = method.fit(training, **{k: v for k, v in options.items() if k not in OF_INFER})
+            asked = {k: v for k, v in options.items() if k in OF_INFER} | {"max_iterations": 2}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model.infer(grid_of(sample.noisy), **asked)
+
+
+# ---------------------------------------------------------------------- the search for settings
+
+
+def search_case(
+    name: str,
+    method: Method,
+    training: Training,
+    samples: Sequence[Sample],
+    *,
+    stages: int | None = None,
+    seconds: float = 1.0,
+) -> Case:
+    """Settings tried on images that are not tested, and which of mean and mode is better.
+
+    Each row of the result is one trial. Settings that are not searched, the paper's and our default, are tried too,
+    to see which estimate to take. `stages` is how many grids are searched; all if None.
+    """
+
+    def run() -> Result:
+        rows = [_trial(method, kind, options, training, samples) for kind, options in method.settings.items()]
+        best: Options = {**method.settings.get("paper", {}), **method.start}
+        tried: dict[str, dict[str, Any]] = {}
+        for grid in method.stages[:stages]:
+            for values in itertools.product(*grid.values()):
+                options = {**best, **dict(zip(grid, values, strict=True))}
+                if _as_json(options) not in tried:
+                    tried[_as_json(options)] = _trial(method, "best found", options, training, samples)
+            best = json.loads(min(tried, key=lambda text: _error(tried[text])))
+        return Result([*rows, *tried.values()])
+
+    return Case(name, run, seconds)
+
+
+def _as_json(options: Options) -> str:
+    return json.dumps(dict(options), sort_keys=True)
+
+
+def _error(row: Row) -> float:
+    """Of a trial; None stands for a number that is not finite."""
+    error = row["RMSE"]
+    return np.inf if error is None else float(error)
+
+
+def _trial(
+    method: Method, kind: Kind, options: Options, training: Training, samples: Sequence[Sample]
+) -> dict[str, Any]:
+    runs = measure(method, options, training, samples, timed=False)
+    errors = {
+        estimate: float(np.mean([run.error(estimate, s.clean) for run, s in zip(runs, samples, strict=True)]))
+        for estimate in ESTIMATES
+    }
+    better = min(ESTIMATES, key=lambda estimate: errors[estimate])
+    return {
+        "method": method.name,
+        "settings": kind,
+        "options": _as_json(options),
+        "estimate": better,
+        "RMSE": errors[better],
+    }
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Settings to run with, and the estimate to judge by.
+
+    Attributes
+    ----------
+    method : as it was searched
+    kind : paper's, best found or our default
+    options : the settings
+    estimate : mean or mode, whichever was better where settings were searched
+    tried : how many settings were compared
+    error : RMSE there
+    """
+
+    method: Method
+    kind: Kind
+    options: Options
+    estimate: str
+    tried: int
+    error: float
+
+    @property
+    def name(self) -> str:
+        """Method and kind of settings."""
+        return f"{self.method.name}, {self.kind}"
+
+
+def chosen(rows: Sequence[Row], methods: Sequence[Method]) -> list[Chosen]:
+    """Of all trials of a search, for each method and kind of settings the one with the least error."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((str(row["method"]), str(row["settings"])), []).append(row)
+    picked = []
+    for (name, kind), trials in found.items():
+        best = min(trials, key=_error)
+        (method,) = (
+            m
+            for m in methods
+            if m.name == name and (kind in m.settings or (kind == "best found" and m.stages))
+        )
+        options = json.loads(str(best["options"]))
+        kept: Kind = kind  # type: ignore[assignment]
+        estimate = str(best["estimate"])
+        picked.append(Chosen(method, kept, options, estimate, len(trials), _error(best)))
+    return picked
+
+
+def written(options: Options) -> str:
+    """Settings as text.
+
+    Examples
+    --------
+    >>> written({"damping": 0.5, "max_iterations": 30})
+    'damping 0.5, max_iterations 30'
+    >>> written({})
+    'none set by hand'
+    """
+    return ", ".join(f"{name} {options[name]}" for name in sorted(options)) or "none set by hand"

@@ -1,0 +1,155 @@
+"""Rivals on the depth experiment: the same relations, the same training pairs, the same evidence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelbp.experiments.depth_model import grid_of, median_of, pairs_of, parts_of, quietly, softened
+from kernelbp.experiments.depth_scenes import Fold, Scene, Sizes, inner_parts, middle_columns, scored
+from kernelbp.experiments.study import Result
+
+__all__ = ["FOR_RIVALS", "PAPER", "TRIED", "WAYS", "compare"]
+
+Indices = NDArray[np.intp]
+
+FOR_RIVALS = "boosting"
+"""The predictor whose evidence the rivals get, too."""
+WAYS = ("paper's settings", "best found")
+PAPER: dict[str, dict[str, Any]] = {
+    "discrete": {"levels": 30, "spacing": "even", "weighting": "bethe", "schedule": "splash", "damping": 0.0},
+    "particle": {
+        "n_particles": 20,
+        "resample_every": 10,
+        "mcmc_steps": 10,
+        "mixing": 0.0,
+        "damping": 0.0,
+        "schedule": "sweep",
+    },
+    "Gaussian-mixture": {"n_samples": 12, "mixing": 0.0, "damping": 0.0},
+}
+"""Of the paper and its appendix 5; all run 10 iterations, particles 100."""
+SETTLED = {"schedule": "auto", "damping": "auto", "max_iterations": 100, "tolerance": 1e-3}
+"""Discrete belief propagation is quick: it may run until messages settle, as ours does."""
+TRIED: dict[str, list[dict[str, Any]]] = {
+    "discrete": [
+        {**SETTLED, "spacing": "even", "weighting": "tree-reweighted"},
+        {**SETTLED, "spacing": "quantiles", "weighting": "tree-reweighted"},
+        {**SETTLED, "spacing": "quantiles", "weighting": "bethe", "damping": 0.5},
+    ],
+    "particle": [
+        {"mixing": 0.05, "damping": 0.5},
+        {"mixing": 0.2, "damping": 0.5},
+    ],
+    "Gaussian-mixture": [
+        {"mixing": 0.05, "damping": 0.5},
+        {"mixing": 0.2, "damping": 0.5},
+    ],
+}
+"""What the search tries in place of the paper's settings, each with several powers of the evidence."""
+SEARCHED_FACTORS = (1.0, 1 / 3, 3.0)
+"""On the power of the evidence that is best for kernel belief propagation."""
+SEARCHED_ITERATIONS = {"discrete": 100, "particle": 20, "Gaussian-mixture": 10}
+SEARCHED_PART = 2
+"""Of the columns kernel belief propagation is tuned on, one of this many, in the middle: others are slow."""
+OF_INFER = {"weighting", "schedule", "damping", "max_iterations", "tolerance"}
+
+
+def compare(
+    rival: str,
+    way: str,
+    scenes: Sequence[Scene],
+    fold: Fold,
+    bands: Indices,
+    sizes: Sizes,
+    tuned: Result,
+    ours: Result,
+) -> Result:
+    """A rival with the evidence and the training pairs that kernel belief propagation has."""
+    limit = sizes.particle_iterations if rival == "particle" else sizes.iterations
+    settings: dict[str, Any] = {**PAPER[rival], "max_iterations": limit, "tolerance": 0.0}
+    power = 1.0
+    if way == "best found":
+        settings, power = _searched(rival, settings, scenes, fold, bands, sizes, tuned)
+    began = time.perf_counter()
+    model = _rival(rival, settings, bands, [scenes[i] for i in fold.train])
+    fitted = time.perf_counter() - began
+    asked = {name: value for name, value in settings.items() if name in OF_INFER}
+    points = ours.arrays["points"]
+    rows = []
+    for i in fold.test:
+        scene, shape = scenes[i], scenes[i].depth.shape
+        logs = np.asarray(ours.arrays[f"logs {i}"], dtype=np.float64)
+        graph = softened(grid_of(bands, shape), points, logs, power)
+        began = time.perf_counter()
+        beliefs = quietly(model.infer, graph, **asked)
+        seconds = time.perf_counter() - began
+        found = median_of(beliefs, graph, shape)
+        used = ", ".join(f"{name} {value}" for name, value in {**settings, "power": power}.items())
+        rows.append(
+            scored(
+                f"{rival} BP, {way}",
+                FOR_RIVALS,
+                scene,
+                found,
+                fit=fitted,
+                seconds=seconds,
+                iterations=beliefs.iterations,
+                converged=beliefs.converged,
+                settings=used,
+            )
+        )
+    return Result(rows)
+
+
+def _searched(
+    rival: str,
+    settings: dict[str, Any],
+    scenes: Sequence[Scene],
+    fold: Fold,
+    bands: Indices,
+    sizes: Sizes,
+    tuned: Result,
+) -> tuple[dict[str, Any], float]:
+    """The settings and the power of evidence with the least error on the middle of a training image."""
+    *first, _ = inner_parts(scenes, fold)
+    known = [scenes[i] for part in first for i in part]
+    truth, logs = tuned.arrays["truth"], tuned.arrays["logs"]
+    logs = middle_columns(logs.reshape(*truth.shape, -1), SEARCHED_PART)
+    truth = middle_columns(truth, SEARCHED_PART)
+    ours = next(
+        float(row["power"] or 0) for row in tuned.rows if row["chosen"] and row["evidence"] == FOR_RIVALS
+    )
+    best: tuple[float, dict[str, Any], float] = (np.inf, settings, 1.0)
+    for changed in TRIED[rival][: sizes.tried]:
+        options = {**settings, **changed}
+        model = _rival(rival, options, bands, known)
+        # A search need not run as long as a test.
+        short = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
+        asked = {name: value for name, value in options.items() if name in OF_INFER} | {
+            "max_iterations": short
+        }
+        for power in (ours * factor for factor in SEARCHED_FACTORS):
+            graph = grid_of(bands, truth.shape)
+            graph = softened(graph, tuned.arrays["points"], logs.reshape(-1, logs.shape[-1]), power)
+            beliefs = quietly(model.infer, graph, **asked)
+            error = float(np.nanmean(np.abs(median_of(beliefs, graph, truth.shape) - truth)))
+            if error < best[0]:
+                best = (error, options, power)
+    return best[1], best[2]
+
+
+def _rival(rival: str, settings: Mapping[str, Any], bands: Indices, train: Sequence[Scene]) -> Any:
+    from kernelbp import rivals
+
+    make = {
+        "discrete": rivals.DiscreteModel,
+        "particle": rivals.ParticleModel,
+        "Gaussian-mixture": rivals.GaussianMixtureModel,
+    }[rival]
+    own = {name: value for name, value in settings.items() if name not in OF_INFER}
+    return make(*parts_of(bands), **own).fit(pairs_of(bands, train))

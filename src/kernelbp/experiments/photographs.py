@@ -1,0 +1,473 @@
+"""The denoising experiment on photographs, with PSNR: ``kernelbp reproduce denoising --photos DIR``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelbp.datasets import grid_pairs
+from kernelbp.errors import InputError
+from kernelbp.experiments.denoisers import (
+    NOISE,
+    OURS,
+    RIVALS,
+    Chosen,
+    Method,
+    Sample,
+    Training,
+    chosen,
+    limited,
+    measure,
+    search_case,
+    with_noise,
+    written,
+)
+from kernelbp.experiments.report import Claim, Picture, Report, Table
+from kernelbp.experiments.study import Case, Result, Row, Study
+from kernelbp.graph import Graph
+from kernelbp.kernels import Gaussian
+from kernelbp.model import Model, Relation
+from kernelbp.photographs.files import read_folder
+
+__all__ = ["FULL", "QUICK", "TINY", "Sizes", "run"]
+
+Image = NDArray[np.float64]
+
+WHITE = 255.0
+LUMA = (0.299, 0.587, 0.114)
+"""Shares of red, green and blue in gray."""
+TRAIN, SEARCH, TEST = 0, 1, 2
+"""Numbers of the random draws, for noise on training photographs, on those searched on, and on those tested."""
+ON_CROPS = ("Gaussian-mixture BP", "particle BP")
+"""Rivals too slow for whole photographs."""
+DIRECTIONAL = "kernel BP, a relation per direction, calibrated"
+THINNING = 3
+"""Of the pixels of training photographs every third row and column is read, to learn what readings say."""
+VARIATION, MEANS = "total variation", "non-local means"
+STRENGTHS: Mapping[str, tuple[float, ...]] = {
+    VARIATION: (0.06, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18),
+    MEANS: (0.5, 0.6, 0.7, 0.8, 0.9),
+}
+"""Tried on training photographs: the weight of total variation (of white 1), non-local means' h as a share of sigma."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is done.
+
+    Attributes
+    ----------
+    train, test : photographs at most
+    crop : rows and columns of the middles of photographs that every method cleans
+    whole : whether the faster ones clean whole photographs as well
+    levels : gray levels of discrete BP, evenly spaced
+    pairs : of neighbours that are learned from, evenly from all; a relation per direction takes all
+    most_pairs : those of them that rivals which fit densities learn from
+    iterations : of the paper's settings
+    calibrated : training crops on which kernel BP fits what pairs cannot tell
+    searched, stages : training crops settings are searched on, and how many grids (None: all)
+    """
+
+    train: int
+    test: int
+    crop: int
+    whole: bool
+    levels: int
+    pairs: int
+    most_pairs: int
+    iterations: int
+    calibrated: int
+    searched: int
+    stages: int | None
+
+
+FULL = Sizes(100, 7, 32, True, 64, 400_000, 20_000, 30, 12, 2, None)
+QUICK = Sizes(20, 2, 32, False, 32, 100_000, 4_000, 10, 3, 1, 1)
+TINY = Sizes(3, 2, 12, True, 8, 400, 200, 2, 1, 1, 1)
+"""For tests."""
+
+
+def run(study: Study, folder: Path, sizes: Sizes | None = None) -> Report:
+    """Learn from training photographs, clean test photographs, by every method."""
+    sizes = sizes or (QUICK if study.options.quick else FULL)
+    train, test = _load(folder, sizes)
+    training = _training(study, train, sizes)
+    methods = [limited(method, sizes.iterations) for method in (*RIVALS, *OURS)]
+    methods.append(_directional(study, train, sizes))
+
+    crops = [_middle(photo, sizes.crop) for photo in train[1 :: max(1, len(train) // sizes.searched)]]
+    tried_on = _samples(study, crops[: sizes.searched], SEARCH)
+    tried = study.finish(
+        [
+            search_case(
+                f"search {m.name}, {' and '.join(m.settings)}",
+                m,
+                training,
+                tried_on,
+                stages=sizes.stages,
+                seconds=30.0,
+            )
+            for m in methods
+        ]
+    )
+    entrants = chosen([row for result in tried.values() for row in result.rows], methods)
+
+    samples = _samples(study, [_middle(photo, sizes.crop) for photo in test], TEST)
+    wholes = _samples(study, test, TEST) if sizes.whole else []
+    cases = {
+        entrant.name: Case(
+            entrant.name,
+            partial(
+                _clean, entrant, training, samples, wholes if entrant.method.name not in ON_CROPS else []
+            ),
+            60.0,
+        )
+        for entrant in entrants
+    }
+    for name, filtered in (("noisy", _unchanged), (VARIATION, _variation), (MEANS, _means)):
+        strengths = STRENGTHS.get(name, (1.0,))
+        cases[name] = Case(name, partial(_filter, filtered, strengths, tried_on, samples, wholes), 20.0)
+    finished = study.finish(list(cases.values()))
+    return _report(study, sizes, (len(train), len(test)), entrants, finished)
+
+
+# ---------------------------------------------------------------------- load
+
+
+def _load(folder: Path, sizes: Sizes) -> tuple[list[Image], list[Image]]:
+    """Photographs to learn from and to clean: of two folders, or halves of one."""
+    if (folder / "train").is_dir() and (folder / "test").is_dir():
+        train, test = (
+            [_gray(picture.values) for picture in read_folder(folder / part, most, "photos")]
+            for part, most in (("train", sizes.train), ("test", sizes.test))
+        )
+    else:
+        photos = [
+            _gray(picture.values) for picture in read_folder(folder, sizes.train + sizes.test, "photos")
+        ]
+        if len(photos) < 2:
+            raise InputError(
+                f"photos: {folder} holds one photograph; expected folders train and test in it, or two photographs or more"
+            )
+        half = (len(photos) + 1) // 2
+        train, test = photos[:half], photos[half : half + sizes.test]
+    for photo in (*train, *test):
+        if min(photo.shape) < sizes.crop:
+            raise InputError(
+                f"photos: {folder} holds a photograph of {photo.shape[1]} x {photo.shape[0]} pixels; "
+                f"expected at least {sizes.crop} x {sizes.crop}"
+            )
+    return train, test
+
+
+def _gray(values: Image) -> Image:
+    return values if values.ndim == 2 else values @ np.array(LUMA)
+
+
+def _middle(photo: Image, size: int) -> Image:
+    top, left = ((length - size) // 2 for length in photo.shape)
+    return photo[top : top + size, left : left + size]
+
+
+def _samples(study: Study, photos: Sequence[Image], which: int) -> list[Sample]:
+    return [Sample(p, with_noise(p, study.rng(which, i, *p.shape))) for i, p in enumerate(photos)]
+
+
+# ---------------------------------------------------------------------- learn
+
+
+def _training(study: Study, train: Sequence[Image], sizes: Sizes) -> Training:
+    """One template of neighbouring pixels, and readings of every third pixel."""
+    first, second = (np.concatenate(end) for end in zip(*map(grid_pairs, train), strict=True))
+    step = max(1, -(-len(first) // sizes.pairs))
+    return Training(
+        (first[::step], second[::step]),
+        _readings(study, train),
+        np.linspace(0.0, WHITE, sizes.levels),
+        sizes.most_pairs,
+    )
+
+
+def _readings(study: Study, train: Sequence[Image]) -> tuple[Image, Image]:
+    clean = np.concatenate([photo[::THINNING, ::THINNING].ravel() for photo in train])
+    return clean, with_noise(clean, study.rng(TRAIN))
+
+
+def _directional(study: Study, train: Sequence[Image], sizes: Sizes) -> Method:
+    """Kernel BP with what the library offers beyond the paper: a relation per direction, calibration on training crops."""
+
+    def fit(training: Training, **options: Any) -> Model:
+        model = Model(
+            {"pixel": Gaussian(), "reading": Gaussian()},
+            {
+                "below": Relation("pixel", "pixel"),
+                "beside": Relation("pixel", "pixel"),
+                "read as": Relation("pixel", "reading"),
+            },
+            **options,
+        )
+        pairs: dict[str, tuple[Any, Any]] = {"read as": training.readings}
+        for axis, name in enumerate(("below", "beside")):
+            ends = zip(*(grid_pairs(photo, axis=axis) for photo in train), strict=True)
+            first, second = (np.concatenate(end) for end in ends)
+            pairs[name] = first, second
+        step = max(1, len(train) // sizes.calibrated)
+        side = min(64, *(min(photo.shape) for photo in train))
+        crops = _samples(study, [_middle(photo, side) for photo in train[::step]], TRAIN)
+        return model.fit(pairs, graphs=[(graph_of(crop.noisy), crop.clean.ravel()) for crop in crops])
+
+    def graph_of(noisy: Image) -> Graph:
+        grid = Graph.grid(noisy.shape, variable="pixel", relation={"down": "below", "right": "beside"})
+        return grid.observe("read as", noisy.ravel())
+
+    return Method(DIRECTIONAL, fit, {"default": {}}, graph=graph_of)
+
+
+# ---------------------------------------------------------------------- infer, score
+
+
+def psnr(estimate: NDArray[Any], clean: NDArray[Any]) -> float:
+    """Peak signal-to-noise ratio in decibels, for gray levels 0 to 255.
+
+    Examples
+    --------
+    >>> round(psnr(np.zeros((2, 2)), np.full((2, 2), 255.0)), 3)
+    0.0
+    """
+    return float(10 * np.log10(WHITE**2 / np.mean((np.clip(estimate, 0.0, WHITE) - clean) ** 2)))
+
+
+def _clean(entrant: Chosen, training: Training, crops: Sequence[Sample], wholes: Sequence[Sample]) -> Result:
+    samples = [*crops, *wholes]
+    runs = measure(entrant.method, entrant.options, training, samples, timed=False)
+    images = [getattr(found, entrant.estimate) for found in runs]
+    found = [
+        {"iterations": r.iterations, "converged": r.converged, "fit s": r.fit_seconds, "s": r.seconds}
+        for r in runs
+    ]
+    return _result(images, samples, len(crops), found)
+
+
+def _result(
+    images: Sequence[Image], samples: Sequence[Sample], crops: int, found: Sequence[Mapping[str, Any]]
+) -> Result:
+    """A row for each image; the images of the first few photographs, to be drawn."""
+    rows: list[Row] = [
+        {
+            "part": "crop" if i < crops else "whole",
+            "photo": i % crops + 1,
+            "PSNR": psnr(image, sample.clean),
+            **of,
+        }
+        for i, (image, sample, of) in enumerate(zip(images, samples, found, strict=True))
+    ]
+    arrays = {f"crop {i}": images[i].astype(np.float32) for i in range(crops)}
+    arrays |= {f"clean {i}": samples[i].clean.astype(np.float32) for i in range(crops)}
+    return Result(rows, arrays)
+
+
+Filter = Callable[[Image, float], Image]
+
+
+def _unchanged(noisy: Image, strength: float) -> Image:
+    return noisy
+
+
+def _variation(noisy: Image, strength: float) -> Image:
+    from skimage import restoration
+
+    # Its functions carry no types.
+    filtered: Any = restoration.denoise_tv_chambolle
+    return filtered(noisy / WHITE, weight=strength) * WHITE
+
+
+def _means(noisy: Image, strength: float) -> Image:
+    from skimage import restoration
+
+    filtered: Any = restoration.denoise_nl_means
+    sigma = NOISE / WHITE
+    return WHITE * filtered(noisy / WHITE, patch_size=5, patch_distance=8, h=strength * sigma, sigma=sigma)
+
+
+def _filter(
+    filtered: Filter,
+    strengths: Sequence[float],
+    searched: Sequence[Sample],
+    crops: Sequence[Sample],
+    wholes: Sequence[Sample],
+) -> Result:
+    """A filter whose strength is the best on training photographs."""
+    from time import process_time
+
+    def score(strength: float) -> float:
+        return float(np.mean([psnr(filtered(s.noisy, strength), s.clean) for s in searched]))
+
+    best = max(strengths, key=score)
+    images, found = [], []
+    for sample in (*crops, *wholes):
+        began = process_time()
+        images.append(filtered(sample.noisy, best))
+        found.append({"s": process_time() - began, "strength": best})
+    return _result(images, [*crops, *wholes], len(crops), found)
+
+
+# ---------------------------------------------------------------------- the report
+
+
+def _report(
+    study: Study,
+    sizes: Sizes,
+    counts: tuple[int, int],
+    entrants: Sequence[Chosen],
+    results: Mapping[str, Result],
+) -> Report:
+    from kernelbp.figures.reproduction_denoising import photographs
+
+    def average(name: str, part: str, column: str) -> float | None:
+        values = [row.get(column) for row in results[name].rows if row["part"] == part]
+        return float(np.mean([float(v) for v in values if v is not None])) if values else None
+
+    by_name = {entrant.name: entrant for entrant in entrants}
+    rows: list[Row] = []
+    for name, result in results.items():
+        entrant = by_name.get(name)
+        strength = result.rows[0].get("strength")
+        settled = [row.get("converged") for row in result.rows]
+        rows.append(
+            {
+                "method": name if entrant is None else entrant.method.name,
+                "settings": ("best on training photographs" if name in STRENGTHS else None)
+                if entrant is None
+                else entrant.kind,
+                "PSNR middle": average(name, "crop", "PSNR"),
+                "PSNR whole": average(name, "whole", "PSNR"),
+                "s middle": average(name, "crop", "s"),
+                "s whole": average(name, "whole", "s"),
+                "settled": None if entrant is None else f"{sum(map(bool, settled))} of {len(settled)}",
+                "options": (f"strength {strength}" if name in STRENGTHS else "")
+                if entrant is None
+                else f"{written(entrant.options)}; {entrant.estimate}",
+            }
+        )
+    names = ["noisy", VARIATION, MEANS, *by_name]
+    each: list[Row] = [
+        {
+            "method": name,
+            "part": part,
+            **{str(row["photo"]): row["PSNR"] for row in results[name].rows if row["part"] == part},
+        }
+        for part in ("crop", "whole")
+        for name in names
+        if any(row["part"] == part for row in results[name].rows)
+    ]
+    shown = min(2, counts[1])
+    columns = _columns(results, by_name)
+    pictures = [
+        (
+            f"photograph {i + 1}",
+            [
+                ("clean", results["noisy"].arrays[f"clean {i}"]),
+                *(
+                    (f"{label}\n{_of(results[name], i):.1f} dB", results[name].arrays[f"crop {i}"])
+                    for label, name in columns
+                ),
+            ],
+        )
+        for i in range(shown)
+    ]
+    trained, tested = counts
+    return Report(
+        title="Denoising photographs: kernel BP beside its rivals and two filters",
+        lead=(
+            f"The denoising experiment on photographs: {tested} of them get Gaussian noise of sigma {NOISE:g} and are cleaned by "
+            f"belief propagation on the grid of pixels. The relation of neighbouring pixels is learned from {trained} other "
+            "photographs; the rivals are told the true likelihood of a reading, kernel BP learns it. All methods clean the "
+            f"middle {sizes.crop} x {sizes.crop} pixels, the faster ones whole photographs too. The best found "
+            "settings of rivals, the strengths of the two filters and whether a method's mean or mode is taken are chosen on "
+            "training photographs. 'A relation per direction, calibrated' has a relation for each direction, and its mixing, edge weights and "
+            "temperature fitted on parts of training photographs."
+        ),
+        tables=[
+            Table(
+                "photographs",
+                f"PSNR in dB and processor seconds, sigma {NOISE:g}, means over {tested} photographs",
+                rows,
+                "One noise draw for each photograph. Seconds: of one image, learning not counted.",
+            ),
+            Table("each", "PSNR in dB of each photograph (crop: its middle)", each),
+        ],
+        pictures=[
+            Picture(
+                "photographs",
+                photographs(pictures),
+                f"Middles of photographs, {sizes.crop} x {sizes.crop} pixels, cleaned; PSNR above each. Rivals with the better "
+                "of their two settings on training photographs.",
+            )
+        ],
+        claims=_claims(results, by_name, average),
+        settings={
+            "learned from": f"{trained} photographs",
+            "tested on": f"{tested} photographs",
+            "sigma": NOISE,
+            "seed": study.options.seed,
+            "levels of discrete BP": sizes.levels,
+            "pairs learned from": f"{sizes.pairs:,} at most, evenly from all; a relation per direction: all",
+            "pairs learned by Gaussian-mixture and particle BP": f"{sizes.most_pairs:,} at most, evenly from all",
+            "settings searched on": f"the middle {sizes.crop} x {sizes.crop} of {sizes.searched} training photograph(s)",
+        },
+    )
+
+
+def _of(result: Result, photo: int) -> float:
+    return float(result.rows[photo]["PSNR"] or 0.0)
+
+
+def _columns(results: Mapping[str, Result], by_name: Mapping[str, Chosen]) -> list[tuple[str, str]]:
+    """What is drawn: of each method the settings with the smaller error where they were searched."""
+    best: dict[str, Chosen] = {}
+    for entrant in by_name.values():
+        name = entrant.method.name
+        if name not in best or entrant.error < best[name].error:
+            best[name] = entrant
+    shown = [(name, name) for name in ("noisy", VARIATION, MEANS)]
+    short = {DIRECTIONAL: "kernel BP, calibrated"}
+    return shown + [(short.get(name, name), entrant.name) for name, entrant in best.items()]
+
+
+def _claims(
+    results: Mapping[str, Result],
+    by_name: Mapping[str, Chosen],
+    average: Callable[[str, str, str], float | None],
+) -> list[Claim]:
+    claims = []
+    ours = ("kernel BP, default", f"{DIRECTIONAL}, default")
+    rivals = [name for name, entrant in by_name.items() if "kernel BP" not in entrant.method.name]
+    best = max(rivals, key=lambda name: average(name, "crop", "PSNR") or -np.inf)
+    theirs = average(best, "crop", "PSNR") or 0.0
+    for name in ours:
+        mine = average(name, "crop", "PSNR") or 0.0
+        claims.append(
+            Claim(
+                f"{name}: PSNR on the middles above every rival's, both settings",
+                f"{mine:.2f} dB; the best rival, {best}, {theirs:.2f}",
+                "above",
+                mine > theirs,
+            )
+        )
+    part = "whole" if average(VARIATION, "whole", "PSNR") is not None else "crop"
+    mine, other = (average(name, part, "PSNR") or 0.0 for name in (ours[1], VARIATION))
+    claims.append(
+        Claim(
+            f"{ours[1]}: PSNR above total variation's ({part})",
+            f"{mine:.2f} dB against {other:.2f}",
+            "above",
+            mine > other,
+        )
+    )
+    return claims

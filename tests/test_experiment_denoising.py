@@ -1,0 +1,209 @@
+"""The denoising experiment runs from end to end, is fair to its rivals, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kernelbp as kb
+from kernelbp.errors import InputError
+from kernelbp.experiments import Case, Options, Report, Result, Study, denoisers, denoising
+from kernelbp.experiments.denoisers import Method, Sample, Training, chosen, measure, search_case
+from kernelbp.experiments.report import save
+
+ENTRANTS = {
+    ("discrete BP", "paper"),
+    ("discrete BP", "best found"),
+    ("Gaussian-mixture BP", "paper"),
+    ("Gaussian-mixture BP", "best found"),
+    ("particle BP", "paper"),
+    ("particle BP", "best found"),
+    ("Gaussian BP", "paper"),
+    ("Gaussian BP", "best found"),
+    ("kernel BP", "paper"),
+    ("kernel BP", "default"),
+}
+PAPERS_IMAGES = Path(__file__).parents[2] / "shared" / "data" / "sunset"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_searches():
+    """One trial each: what a search does is tested apart."""
+    short = tuple(
+        replace(method, stages=[{name: values[:1] for name, values in method.stages[0].items()}])
+        for method in denoisers.RIVALS
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(denoising, "RIVALS", short)
+        yield
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Report, Path]:
+    folder = tmp_path_factory.mktemp("sunsets")
+    study = Study("denoising", Options(folder), extras={"photos": None})
+    report = denoising.run(study, sizes=denoising.TINY)
+    save(report, folder)
+    return report, folder
+
+
+def test_every_method_is_in_the_table_with_both_settings(finished):
+    report, folder = finished
+    with (folder / "error.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["method"], row["settings"]) for row in rows} == ENTRANTS
+    for row in rows:
+        slow = row["method"] == denoising.SLOW
+        # The slow rival runs on fewer images, and the table says so by a gap.
+        assert (row["60"] == "") == slow
+        assert 0 < float(row["4"]) < 80
+    assert "Gaussian-mixture BP on 1 images only" in report.tables[0].note
+
+
+def test_report_has_pictures_page_and_settings_of_all(finished):
+    report, folder = finished
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    for name in ("denoising", "images"):
+        for ending in ("png", "svg"):
+            assert (folder / f"{name}.{ending}").stat().st_size > 1000
+    for method, kind in ENTRANTS:
+        assert f"{method}, {kind}" in report.settings
+        assert f"{method}, {kind}" in page
+    assert len(report.pictures) == 2
+
+
+def test_claims_say_what_the_tables_say(finished):
+    report, _ = finished
+    error = {(row["method"], row["settings"]): row for row in report.tables[0].rows}
+    ours = error["kernel BP", "default"]["60"]
+    rivals = [row["60"] for key, row in error.items() if key[0] != "kernel BP" and row["60"] is not None]
+    (claim,) = (c for c in report.claims if c.what.startswith("50 colours and more"))
+    assert claim.holds == (ours < min(rivals))
+    assert claim.measured.startswith(f"{ours / min(rivals):.2f} ")
+
+
+def test_errors_are_those_of_the_pictures_kept(finished):
+    report, folder = finished
+    with np.load(folder / "finished" / "60-colours-kernel-BP-default.case.npz") as held:
+        clean, mean = held["clean"], held["mean"]
+    np.testing.assert_array_equal(clean, kb.datasets.sunset(60, 12, noise=0.0)[0])
+    (row,) = (
+        row for row in report.tables[1].rows if (row["method"], row["settings"]) == ("kernel BP", "default")
+    )
+    assert row["60"] == pytest.approx(np.sqrt(np.mean((clean - mean) ** 2)), rel=1e-5)
+
+
+def test_resumed_run_does_no_case_again_and_reports_the_same(finished, monkeypatch):
+    report, folder = finished
+    monkeypatch.setattr(denoisers, "measure", None)
+    monkeypatch.setattr(denoising, "measure", None)
+    study = Study("denoising", Options(folder, resume=True), extras={"photos": None})
+    again = denoising.run(study, sizes=denoising.TINY)
+    assert [table.rows for table in again.tables] == [table.rows for table in report.tables]
+
+
+def test_interrupted_run_keeps_what_was_finished(tmp_path):
+    def stop() -> Result:
+        raise KeyboardInterrupt
+
+    study = Study("denoising", Options(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        study.finish([Case("first", lambda: Result([{"a": 1}])), Case("second", stop)])
+    kept = json.loads((tmp_path / "finished" / "first.case.json").read_text())
+    assert kept["rows"] == [{"a": 1}]
+
+
+def test_missing_image_is_named(tmp_path):
+    study = Study("denoising", Options(tmp_path / "out", data=tmp_path), extras={"photos": None})
+    with pytest.raises(InputError, match=r"source4\.pgm"):
+        denoising.run(study, sizes=denoising.TINY)
+
+
+@pytest.mark.skipif(not PAPERS_IMAGES.is_dir(), reason="the paper's images are not at ../shared/data/sunset")
+def test_drawn_sunsets_are_the_papers_files(tmp_path):
+    study = Study("denoising", Options(tmp_path, data=PAPERS_IMAGES))
+    for colors in denoising.FULL.colors:
+        loaded = denoising._image(study, colors, 100)
+        np.testing.assert_array_equal(loaded, kb.datasets.sunset(colors, 100, noise=0.0)[0])
+
+
+# ---------------------------------------------------------------------- searching
+
+
+class _Pretended:
+    """A model whose error is as far off as it is told."""
+
+    def __init__(self, shift: float) -> None:
+        self.shift = shift
+
+    def infer(self, graph, **asked):
+        return _PretendedBeliefs(graph, self.shift + asked.get("damping", 0.0))
+
+
+class _PretendedBeliefs:
+    iterations, converged = 3, True
+
+    def __init__(self, graph, shift: float) -> None:
+        self._graph, self._shift = graph, shift
+
+    def mean(self):
+        return np.zeros(self._graph.n_nodes) + self._shift
+
+    def mode(self):
+        return np.zeros(self._graph.n_nodes) - 10.0
+
+
+def _pretended(stages) -> Method:
+    return Method(
+        "pretended",
+        lambda training, shift=7.0: _Pretended(shift),
+        {"paper": {"damping": 5.0}},
+        {},
+        stages,
+    )
+
+
+@pytest.fixture
+def black() -> tuple[Training, list[Sample]]:
+    clean = np.zeros((4, 4))
+    noisy = clean + np.arange(16.0).reshape(4, 4)
+    return Training.of(clean, noisy), [Sample(clean, noisy)]
+
+
+def test_search_takes_the_least_error_stage_after_stage(black, tmp_path):
+    method = _pretended([{"shift": (3.0, 1.0)}, {"damping": (5.0, 0.5)}])
+    study = Study("search", Options(tmp_path))
+    (result,) = study.finish([search_case("search", method, *black)]).values()
+    paper, best = chosen(result.rows, [method])
+    assert (paper.kind, paper.options, paper.tried) == ("paper", {"damping": 5.0}, 1)
+    # 7 + 5 is worse than the mode's 10; 1 + 0.5 is better.
+    assert (paper.estimate, paper.error) == ("mode", 10.0)
+    assert (best.kind, best.options, best.tried) == ("best found", {"shift": 1.0, "damping": 0.5}, 3)
+    assert (best.estimate, best.error) == ("mean", 1.5)
+
+
+def test_fewer_stages_are_searched_when_asked(black, tmp_path):
+    method = _pretended([{"shift": (3.0, 1.0)}, {"damping": (5.0, 0.5)}])
+    case = search_case("search", method, *black, stages=1)
+    _, best = chosen(case.run().rows, [method])
+    assert best.options == {"shift": 1.0, "damping": 5.0}
+
+
+def test_measured_images_and_counts(black):
+    training, samples = black
+    (found,) = measure(_pretended([]), {"shift": 2.0, "damping": 1.0}, training, samples)
+    assert found.iterations == 3 and found.converged
+    assert found.error("mean", samples[0].clean) == 3.0 and found.error("mode", samples[0].clean) == 10.0
+    assert found.fit_seconds >= 0 and found.seconds >= 0
+
+
+def test_rivals_are_told_the_true_likelihood_and_kernel_bp_is_not():
+    told, learned = denoisers.parts(known=True)[1], denoisers.parts()[1]
+    assert learned["read as"].potential is None
+    likelihood = told["read as"].potential
+    assert likelihood(100.0, 130.0) / likelihood(100.0, 100.0) == pytest.approx(np.exp(-0.5))

@@ -1,0 +1,321 @@
+"""Depth: features, loaders of foreign files, and the whole experiment at a tiny size."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+from PIL import Image
+
+import kernelbp as kb
+from kernelbp.datasets import (
+    DEPTH_FEATURES,
+    depth_features,
+    load_7scenes,
+    load_make3d,
+    load_middlebury,
+    stereo_scene,
+)
+from kernelbp.datasets.depths import depth_folder_form
+from kernelbp.errors import InputError
+from kernelbp.experiments import depth, depth_model
+from kernelbp.experiments.depth_scenes import TINY, Fold, Scene
+from kernelbp.experiments.report import save
+from kernelbp.experiments.study import Options, Study
+
+SIZES = replace(TINY, per_row=False)
+"""The preset's many rows have a test of their own, on few."""
+
+
+# ---------------------------------------------------------------------- features
+
+
+def test_features_are_as_many_as_the_papers():
+    image = np.random.default_rng(0).random((64, 48, 3))
+    found = depth_features(image, (8, 6))
+    assert found.shape == (8, 6, 273) and DEPTH_FEATURES == 273
+    assert np.isfinite(found).all()
+
+
+def test_features_follow_the_image_sideways():
+    """A mirrored image has mirrored features: brightness at the patch itself, to rounding."""
+    image = np.random.default_rng(1).random((60, 80, 3))
+    plain, mirrored = depth_features(image, (6, 8)), depth_features(image[:, ::-1], (6, 8))
+    np.testing.assert_allclose(plain[2:4, 2:6, 0], mirrored[2:4, ::-1, 0][:, 2:6], atol=0.05)
+
+
+def test_texture_has_more_energy_than_a_plain_wall():
+    image = np.full((60, 60, 3), 0.5)
+    image[30:] += 0.4 * (np.indices((30, 60)).sum(axis=0) // 2 % 2)[..., None] - 0.2
+    found = depth_features(image, (6, 6))
+    assert (found[5, :, 3:7].max(axis=1) > found[0, :, 3:7].max(axis=1) + 0.5).all()
+
+
+def test_an_edge_is_seen_by_the_filter_across_it():
+    image = np.zeros((60, 60, 3))
+    image[:, 30:] = 1.0
+    found = depth_features(image, (6, 6))[3, 3, 7:13]
+    assert int(np.argmax(found)) == 0 and int(np.argmin(found)) == 3
+
+
+@pytest.mark.parametrize(
+    ("image", "shape", "text"),
+    [
+        (np.zeros((5, 5)), (2, 2), "image: expected finite"),
+        (np.full((5, 5, 3), np.nan), (2, 2), "image: expected finite"),
+        (np.zeros((5, 5, 3)), (0, 2), "shape: expected"),
+    ],
+)
+def test_features_refuse_what_is_no_image(image, shape, text):
+    with pytest.raises(InputError, match=text):
+        depth_features(image, shape)
+
+
+# ---------------------------------------------------------------------- loaders
+
+
+def write_make3d(folder: Path, name: str, metres: np.ndarray) -> None:
+    grid = np.zeros((*metres.shape, 4))
+    grid[..., 3] = metres
+    scipy.io.savemat(folder / f"depth_sph_corr-{name}.mat", {"Position3DGrid": grid}, do_compression=True)
+    Image.fromarray(np.full((40, 30, 3), 200, dtype=np.uint8)).save(folder / f"img-{name}.jpg")
+
+
+def test_make3d_depth_is_the_logarithm_cut_off_at_80(tmp_path):
+    metres = np.full((4, 6), 10.0)
+    metres[:, 3:] = 200.0
+    write_make3d(tmp_path, "a", metres)
+    (scene,) = load_make3d(tmp_path, shape=(8, 6))
+    np.testing.assert_allclose(scene.depth[:, :3], 1.0)
+    np.testing.assert_allclose(scene.depth[:, 3:], np.log10(80.0))
+    assert scene.image.shape == (40, 30, 3) and scene.image.max() <= 1.0
+
+
+def test_make3d_leaves_out_images_without_depth(tmp_path):
+    write_make3d(tmp_path, "a", np.full((4, 6), 10.0))
+    Image.fromarray(np.zeros((4, 4, 3), dtype=np.uint8)).save(tmp_path / "img-b.jpg")
+    assert [scene.name for scene in load_make3d(tmp_path)] == ["img-a"]
+
+
+def test_7scenes_knows_what_is_unknown(tmp_path):
+    raw = np.full((20, 20), 1000, dtype=np.uint16)
+    raw[:10, :10], raw[10:, :10], raw[10:, 10:] = 0, 65535, 2000
+    Image.fromarray(raw).save(tmp_path / "frame-000000.depth.png")
+    Image.fromarray(np.zeros((20, 20, 3), dtype=np.uint8)).save(tmp_path / "frame-000000.color.jpg")
+    (scene,) = load_7scenes(tmp_path, shape=(2, 2))
+    np.testing.assert_allclose(scene.depth, [[np.nan, 0.0], [np.nan, np.log10(2.0)]])
+
+
+def test_middlebury_is_relative_to_its_median(tmp_path):
+    (tmp_path / "Art").mkdir()
+    disparity = np.full((20, 30), 50, dtype=np.uint8)
+    disparity[:, 20:], disparity[:10, :10] = 100, 0
+    Image.fromarray(disparity).save(tmp_path / "Art" / "disp1.png")
+    Image.fromarray(np.zeros((20, 30, 3), dtype=np.uint8)).save(tmp_path / "Art" / "view1.png")
+    (scene,) = load_middlebury(tmp_path, shape=(2, 3))
+    assert np.isnan(scene.depth[0, 0]) and scene.group == "Art"
+    # Twice the disparity is half the depth.
+    np.testing.assert_allclose(scene.depth[1, 0] - scene.depth[1, 2], np.log10(2.0))
+
+
+def test_the_stereo_pair_needs_no_download():
+    scene = stereo_scene(shape=(10, 14))
+    assert scene.depth.shape == (10, 14) and np.isfinite(scene.depth).mean() > 0.8
+    assert abs(np.nanmedian(scene.depth)) < 0.1
+
+
+@pytest.mark.parametrize("loader", [load_make3d, load_7scenes, load_middlebury])
+def test_an_empty_or_missing_folder_is_refused(loader, tmp_path):
+    with pytest.raises(InputError, match="expected"):
+        loader(tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        loader(tmp_path / "nowhere")
+
+
+def test_a_foreign_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"Make3D .* 7-Scenes .* Middlebury"):
+        depth_folder_form(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["text", "cut", "no grid", "wrong shape", "objects"])
+def test_a_damaged_mat_file_is_refused(tmp_path, damage):
+    write_make3d(tmp_path, "a", np.full((4, 6), 10.0))
+    path = tmp_path / "depth_sph_corr-a.mat"
+    if damage == "text":
+        path.write_text("no matrix")
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    else:
+        content = {
+            "no grid": {"other": np.zeros(3)},
+            "wrong shape": {"Position3DGrid": np.zeros((4, 6))},
+            "objects": {"Position3DGrid": np.full((4, 6, 4), "x", dtype=object)},
+        }[damage]
+        scipy.io.savemat(path, content)
+    with pytest.raises(InputError, match="Position3DGrid"):
+        list(load_make3d(tmp_path))
+
+
+def test_damaged_and_foreign_images_are_refused(tmp_path):
+    Image.fromarray(np.zeros((20, 20, 3), dtype=np.uint8)).save(tmp_path / "frame-0.color.jpg")
+    Image.fromarray(np.zeros((20, 20, 3), dtype=np.uint8)).save(tmp_path / "frame-0.depth.png")
+    with pytest.raises(InputError, match=r"a depth image of 16 bits, got .* RGB"):
+        list(load_7scenes(tmp_path, shape=(2, 2)))
+    Image.fromarray(np.full((200, 200), 7, dtype=np.uint16)).save(tmp_path / "frame-0.depth.png")
+    content = (tmp_path / "frame-0.depth.png").read_bytes()
+    (tmp_path / "frame-0.depth.png").write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match="damaged or cut short"):
+        list(load_7scenes(tmp_path, shape=(2, 2)))
+    (tmp_path / "frame-0.color.jpg").write_text("<html>")
+    with pytest.raises(InputError, match="expected a JPEG or PNG"):
+        list(load_7scenes(tmp_path, shape=(2, 2)))
+
+
+def test_a_huge_image_is_refused_before_it_is_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr("kernelbp.datasets.depths.MOST_PIXELS", 100)
+    write_make3d(tmp_path, "a", np.full((4, 6), 10.0))
+    with pytest.raises(InputError, match="pixels; expected at most"):
+        list(load_make3d(tmp_path))
+
+
+def test_real_folders_have_depths_of_their_kind(shared_data):
+    root = shared_data / "depth"
+    scene = next(load_make3d(root / "make3d"))
+    assert scene.depth.shape == (107, 86) and 0.3 < np.nanmin(scene.depth) < np.nanmax(
+        scene.depth
+    ) <= np.log10(80.0)
+    scene = next(load_7scenes(root / "7scenes"))
+    assert scene.depth.shape == (48, 64) and -0.2 < np.nanmin(scene.depth) < np.nanmax(scene.depth) < 0.7
+    scene = next(load_middlebury(root / "middlebury"))
+    assert np.isfinite(scene.depth).mean() > 0.9
+    assert [depth_folder_form(root / name) for name in ("make3d", "7scenes", "middlebury")] == [
+        "Make3D",
+        "7-Scenes",
+        "Middlebury",
+    ]
+
+
+# ---------------------------------------------------------------------- the experiment
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, object]:
+    folder = tmp_path_factory.mktemp("depth")
+    report = depth.run(Study("depth", Options(folder)), SIZES)
+    save(report, folder)
+    return folder, report
+
+
+def test_every_method_stands_in_the_table(finished):
+    folder, report = finished
+    methods = {row["method"] for row in report.tables[0].rows}
+    assert {"kernel BP", "ridge alone", "boosting alone", "MLP alone", "median of each row"} <= methods
+    for rival in ("discrete", "particle", "Gaussian-mixture"):
+        assert {f"{rival} BP, paper's settings", f"{rival} BP, best found"} <= methods
+    assert all(0 < row["MAE log10"] < 1 for row in report.tables[0].rows)
+    for name in (
+        "depth.csv",
+        "depth_images.csv",
+        "depth_power.csv",
+        "depth_maps.png",
+        "depth_bars.svg",
+        "index.html",
+    ):
+        assert (folder / name).stat().st_size > 0
+    with (folder / "depth.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == len(report.tables[0].rows)
+
+
+def test_one_form_and_power_is_chosen_for_each_evidence(finished):
+    rows = finished[1].tables[2].rows
+    for kind in (*depth.ESTIMATORS, depth_model.TOGETHER):
+        mine = [row for row in rows if row["evidence"] == kind]
+        (chosen,) = [row for row in mine if row["chosen"]]
+        assert chosen["MAE"] == min(row["MAE"] for row in mine)
+
+
+def test_a_finished_run_is_resumed_without_work(finished, monkeypatch):
+    folder, report = finished
+
+    def refuse(*given, **named):
+        raise AssertionError("worked again")
+
+    for name in ("predict", "tune", "infer", "compare"):
+        monkeypatch.setattr(depth, name, refuse)
+    again = depth.run(Study("depth", Options(folder, resume=True)), SIZES)
+    assert [dict(row) for row in again.tables[0].rows] == [dict(row) for row in report.tables[0].rows]
+
+
+def scene_of(depths: np.ndarray, name: str) -> Scene:
+    features = np.repeat(depths[..., None], DEPTH_FEATURES, axis=2).astype(np.float32)
+    return Scene(name, np.zeros((4, 4, 3), dtype=np.uint8), depths, name, lambda: features)
+
+
+def smooth_scenes(number: int) -> list[Scene]:
+    """Depth that falls row by row, with a step at a place that differs between scenes."""
+    scenes = []
+    for k in range(number):
+        depths = np.linspace(1.0, 0.2, 6)[:, None] + 0.3 * (np.arange(9) > 2 + k % 4)
+        scenes.append(scene_of(depths, f"scene {k}"))
+    return scenes
+
+
+def test_the_papers_preset_reads_depth_off_features_that_tell_it():
+    scenes = smooth_scenes(5)
+    result = depth.as_in_the_paper(scenes, Fold("last", (0, 1, 2, 3), (4,)), SIZES)
+    medians = np.median(np.concatenate([s.depth for s in scenes[:4]], axis=1), axis=1)[:, None]
+    assert result.rows[0]["MAE"] < 0.6 * np.abs(scenes[4].depth - medians).mean()
+
+
+def test_the_graph_repairs_a_predictor_that_is_wrong_at_single_patches():
+    scenes = smooth_scenes(5)
+    rng = np.random.default_rng(0)
+    words = {i: s.depth + 0.4 * (rng.random(s.depth.shape) < 0.2) for i, s in enumerate(scenes)}
+    bands = np.arange(6) // 2
+    model = depth_model.learn(bands, scenes[:4], {"MLP": [words[i] for i in range(4)]}, SIZES)
+    points = depth_model.points_of(scenes[:4])
+    logs = depth_model.evidence_of(model, bands, "MLP", words[4], points)
+    graph = depth_model.softened(depth_model.grid_of(bands, (6, 9)), points, logs, 1.0)
+    found = depth_model.median_of(model.infer(graph), graph, (6, 9))
+    assert np.abs(found - scenes[4].depth).mean() < 0.7 * np.abs(words[4] - scenes[4].depth).mean()
+
+
+def test_evidence_without_neighbours_is_what_the_model_reads_itself():
+    """Handed on as a likelihood at points, evidence gives the same medians as observed directly."""
+    scenes = smooth_scenes(4)
+    rng = np.random.default_rng(1)
+    words = [s.depth + 0.1 * rng.standard_normal(s.depth.shape) for s in scenes]
+    bands = np.arange(6) // 3
+    model = depth_model.learn(bands, scenes, {"MLP": words}, SIZES)
+    points = depth_model.points_of(scenes)
+    alone = kb.Graph.from_edges([], variables=[f"depth {band}" for band in np.repeat(bands, 9)])
+    handed = depth_model.softened(
+        alone, points, depth_model.evidence_of(model, bands, "MLP", words[0], points), 1.0
+    )
+    read = alone
+    for band in (0, 1):
+        nodes = alone.nodes_of(f"depth {band}")
+        read = read.observe(f"MLP says {band}", np.round(words[0].ravel()[nodes], 2), nodes=nodes)
+    first, second = (depth_model.median_of(model.infer(g), g, (6, 9)) for g in (handed, read))
+    assert np.abs(first - second).mean() < 0.03
+
+
+def test_rows_of_a_band_share_relations():
+    bands = np.array([0, 0, 1])
+    graph = depth_model.grid_of(bands, (3, 2))
+    named = [
+        (int(a), int(b), graph.relations[k])
+        for (a, b), k in zip(graph.edges, graph.edge_relation, strict=True)
+    ]
+    assert (0, 2, "below 0") in named and (2, 4, "below 0 1") in named and (4, 5, "beside 1") in named
+    assert list(graph.nodes_of("depth 0")) == [0, 1, 2, 3]
+
+
+def test_too_few_images_are_refused(tmp_path):
+    write_make3d(tmp_path, "a", np.full((4, 6), 10.0))
+    with pytest.raises(InputError, match="expected at least 4"):
+        depth.run(Study("depth", Options(tmp_path / "out", tmp_path)), SIZES)

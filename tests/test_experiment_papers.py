@@ -1,0 +1,360 @@
+"""Label sets of papers: the generator and loaders, the rivals against independent answers, the experiment end to end."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.io import loadmat, savemat
+from sklearn.linear_model import LogisticRegression, Ridge, orthogonal_mp
+from typer.testing import CliRunner
+
+from kernelbp.cli import app
+from kernelbp.datasets import CitationNetwork, citation_network, load_citations_mat, load_citations_text
+from kernelbp.datasets import _mat5 as mat5_module
+from kernelbp.datasets import citations as citations_module
+from kernelbp.errors import InputError
+from kernelbp.experiments import multilabel, papers
+from kernelbp.experiments.report import save
+from kernelbp.experiments.study import Options, Study
+
+# ---------------------------------------------------------------------- the generator
+
+
+def test_generated_network_has_the_shape_the_paper_describes():
+    network = citation_network(seed=0)
+    degrees = network.degrees
+    lengths = np.array([len(labels) for labels in network.labels])
+    assert len(network) == 20_000 and network.indicators.shape == (20_000, 367)
+    assert (degrees < 10).mean() > 0.85 and 200 < degrees.max() < 500
+    assert lengths.min() == 1 and lengths.max() == 5
+    counts = np.sort(network.indicators.sum(axis=0))[::-1]
+    assert counts[0] > 20 * np.median(counts[-50:])
+    assert (network.edges[:, 0] < network.edges[:, 1]).all()
+    assert len(np.unique(network.edges, axis=0)) == len(network.edges)
+
+
+def test_generated_citations_join_papers_with_common_labels():
+    shared = {}
+    for homophily in (0.0, 0.8):
+        network = citation_network(2000, 50, seed=1, homophily=homophily)
+        first, second = (network.indicators[end] for end in network.edges.T)
+        shared[homophily] = float((np.asarray(first.multiply(second).sum(axis=1)) > 0).mean())
+    assert shared[0.0] < 0.3 and shared[0.8] > 0.7
+
+
+def test_same_seed_same_network():
+    one, same, other = (citation_network(200, 10, seed=seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one.edges, same.edges)
+    assert (one.words != same.words).nnz == 0 and list(one.labels) == list(same.labels)
+    assert not np.array_equal(one.edges, other.edges)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"n_papers": 1}, {"n_labels": 2.5}, {"homophily": 1.5}, {"topicality": -1}, {"mean_degree": 0}]
+)
+def test_generator_names_a_wrong_argument(wrong):
+    with pytest.raises(InputError, match=f"^{next(iter(wrong))}: expected"):
+        citation_network(**wrong)
+
+
+# ---------------------------------------------------------------------- loaders
+
+LABELS = np.array([[1, 0], [1, 1], [0, 1], [0, 0]])
+WORDS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 3], [1, 1, 1]])
+NETWORK = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 0, 0]])
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csc_matrix])
+@pytest.mark.parametrize("packed", [True, False])
+def test_mat_file_is_read_as_written(tmp_path, form, packed):
+    path = tmp_path / "some.mat"
+    content = {"network": form(NETWORK * 1.0), "attrb": form(WORDS * 1.0), "group": form(LABELS * 1.0)}
+    savemat(path, content, do_compression=packed)
+    network = load_citations_mat(path)
+    # Loops are dropped, both directions are one citation.
+    np.testing.assert_array_equal(network.edges, [[0, 1], [1, 2], [1, 3]])
+    np.testing.assert_array_equal(network.words.toarray(), WORDS)
+    assert list(network.labels) == [{0}, {0, 1}, {1}, set()]
+    np.testing.assert_array_equal(network.indicators.toarray(), LABELS)
+
+
+def test_real_mat_file(shared_data):
+    network = load_citations_mat(shared_data / "citations" / "acmv9.mat")
+    assert repr(network) == "CitationNetwork(9,360 papers, 15,556 citations, 6,775 words, 5 labels)"
+    assert {len(labels) for labels in network.labels} == {1, 2} and network.degrees.max() == 73
+
+
+def mat(tmp_path: Path, **content) -> Path:
+    path = tmp_path / "wrong.mat"
+    savemat(path, content)
+    return path
+
+
+def test_wrong_mat_files_are_told_apart(tmp_path):
+    good = {"network": NETWORK, "attrb": WORDS, "group": LABELS}
+    for wrong, told in (
+        ({"network": NETWORK, "attrb": WORDS}, "no variable 'group'"),
+        ({**good, "attrb": WORDS[:3]}, "a row for each of 4 papers"),
+        ({**good, "network": NETWORK[:, :3]}, "a row for each of 4 papers"),
+        ({**good, "attrb": -WORDS}, "attrb holds negative"),
+        ({**good, "attrb": WORDS * np.nan}, "attrb holds negative or infinite"),
+        ({**good, "group": "text"}, "group is not a table of real numbers"),
+        ({**good, "group": LABELS * 1j}, "group is not a table of real numbers"),
+    ):
+        with pytest.raises(InputError, match=told):
+            load_citations_mat(mat(tmp_path, **wrong))
+    with pytest.raises(InputError, match="no such file; expected a MATLAB 5 file"):
+        load_citations_mat(tmp_path / "none.mat")
+    whole = mat(tmp_path, **good).read_bytes()
+    for content, told in (
+        (whole[:-30], "truncated"),
+        (b"word" * 200, "does not begin like one"),
+        (b"", "does not begin like one"),
+    ):
+        path = tmp_path / "broken.mat"
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=told):
+            load_citations_mat(path)
+
+
+def test_damaged_mat_files_never_raise_anything_else(tmp_path):
+    # Not compressed, so that damage goes past the checksums: SciPy's own reader crashes on some of these.
+    savemat(tmp_path / "whole.mat", {"network": sparse.csc_matrix(NETWORK), "attrb": WORDS, "group": LABELS})
+    whole = bytearray((tmp_path / "whole.mat").read_bytes())
+    rng = np.random.default_rng(0)
+    path = tmp_path / "damaged.mat"
+    for _ in range(500):
+        damaged = bytearray(whole)
+        for place in rng.integers(128, len(whole), size=3):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        with contextlib.suppress(InputError):
+            assert isinstance(load_citations_mat(path), CitationNetwork)
+
+
+def test_mat_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(citations_module, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(mat5_module, "_CHUNK", 1 << 16)
+    header = b"MATLAB 5.0".ljust(124) + struct.pack("<H", 0x0100) + b"IM"
+    packed = zlib.compress(bytes(1 << 24))
+    path = tmp_path / "bomb.mat"
+    path.write_bytes(header + struct.pack("<II", 15, len(packed)) + packed)
+    with pytest.raises(InputError, match="unpacks to more than"):
+        load_citations_mat(path)
+
+
+def test_mat_file_equals_scipys_reading(shared_data):
+    path = shared_data / "citations" / "acmv9.mat"
+    wanted = ("network", "attrb", "group")
+    mine, theirs = mat5_module.read_tables(path, wanted, most_bytes=1 << 30), loadmat(path)
+    for name in wanted:
+        assert not (mine[name] != theirs[name]).sum()
+
+
+def write(folder: Path, **files: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    content = {
+        "texts": "# comment\na\tKernel methods, kernel means\nb\tGraph kernels\n\nc\tThe graph\n",
+        "edges": "a b\nb\ta\nc b\n",
+        "labels": "a\tlearning, graphs\nb\tgraphs\n",
+    }
+    for name, text in (content | files).items():
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_text_files_are_read_as_written(tmp_path):
+    network = load_citations_text(write(tmp_path))
+    np.testing.assert_array_equal(network.edges, [[0, 1], [1, 2]])
+    assert network.label_names == ("graphs", "learning")
+    assert list(network.labels) == [{0, 1}, {0}, set()]
+    # graph, kernel, kernels, means, methods; "the" is left out
+    np.testing.assert_array_equal(network.words.toarray()[:, :2], [[0, 2], [1, 0], [1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"edges": "a b\na z\n"}, r"edges\.txt, line 2: paper 'z' is not in texts\.txt"),
+        ({"edges": "a b c\n"}, r"edges\.txt, line 1: expected two ids"),
+        ({"texts": "a words\n"}, r"texts\.txt, line 1: expected an id, a tab and a text"),
+        ({"texts": "a\tone\na\ttwo\n"}, r"texts\.txt, line 2: paper 'a' comes twice"),
+        ({"labels": "a\t ,\n"}, r"labels\.txt, line 1: .*label"),
+        ({"labels": "a\tx\na\ty\n"}, r"labels\.txt, line 2: labels of paper 'a' come twice"),
+        ({"labels": ""}, "at least one paper with labels"),
+        ({"texts": "a\tthe\nb\tthe\nc\tof\n"}, "no words"),
+    ],
+)
+def test_wrong_text_files_are_named_with_the_line(tmp_path, files, told):
+    with pytest.raises(InputError, match=told):
+        load_citations_text(write(tmp_path, **files))
+
+
+def test_missing_and_foreign_text_files(tmp_path):
+    with pytest.raises(InputError, match="which is none"):
+        load_citations_text(tmp_path / "nowhere")
+    folder = write(tmp_path / "some")
+    (folder / "labels.txt").unlink()
+    with pytest.raises(InputError, match=r"labels\.txt: no such file"):
+        load_citations_text(folder)
+    (folder / "texts.txt").write_bytes(b"\xff\xfe\x00\x01" * 9)
+    with pytest.raises(InputError, match="not UTF-8"):
+        load_citations_text(folder)
+
+
+# ---------------------------------------------------------------------- rivals
+
+
+def test_ridge_equals_scikit_learn_by_either_gram_matrix():
+    rng = np.random.default_rng(0)
+    for shape in ((30, 8), (8, 30)):
+        words = sparse.random_array(shape, density=0.4, rng=rng, format="csr")
+        targets = rng.standard_normal((shape[0], 3))
+        weights, offsets = multilabel.ridge(words, targets, 0.7)
+        fitted = Ridge(0.7).fit(words.toarray(), targets)
+        np.testing.assert_allclose(weights, fitted.coef_.T, atol=1e-8)
+        np.testing.assert_allclose(offsets, fitted.intercept_, atol=1e-8)
+
+
+def test_matching_pursuit_picks_what_scikit_learn_picks():
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((20, 40))
+    columns /= np.linalg.norm(columns, axis=0)
+    vectors = rng.standard_normal((30, 20))
+    order = multilabel.matching_pursuit(vectors, columns, 6)
+    for size in (1, 3, 6):
+        weights = orthogonal_mp(columns, vectors.T, n_nonzero_coefs=size)
+        for mine, theirs in zip(order[:, :size], weights.T, strict=True):
+            assert set(mine) == set(np.flatnonzero(theirs))
+
+
+def test_spreading_equals_the_closed_form():
+    rng = np.random.default_rng(0)
+    edges = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [3, 4]])
+    step = multilabel.step_along(edges, 6)
+    given = rng.random((6, 2))
+    exact = 0.3 * np.linalg.solve(np.eye(6) - 0.7 * step.toarray(), given)
+    np.testing.assert_allclose(multilabel.spread(step, given, 0.7), exact, atol=1e-10)
+
+
+def test_correct_and_smooth_mends_a_prediction_that_is_wrong_everywhere():
+    edges = np.array([[0, 1], [1, 2], [3, 4], [4, 5]])
+    truth = np.repeat(np.eye(2), 3, axis=0)
+    base = truth[::-1] * 0.2 + 0.4
+    found = multilabel.correct_and_smooth(
+        multilabel.step_along(edges, 6), base, truth, np.array([0, 3]), 0.8, 0.8
+    )
+    np.testing.assert_array_equal(found.argmax(axis=1), truth.argmax(axis=1))
+
+
+def test_recall_counts_by_hand():
+    truth = sparse.csr_array([[1, 1, 0], [0, 0, 1]])
+    one, every = multilabel.recall(np.array([[0, 2, 1], [0, 2, 1]]), truth)
+    np.testing.assert_allclose(one, [0.5, 1, 1])
+    np.testing.assert_allclose(every, [0.25, 0.75, 1])
+
+
+def test_logistic_penalty_is_the_one_held_out_papers_prefer():
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((200, 30))
+    classes = (features[:, 0] + 0.3 * rng.standard_normal(200) > 0).astype(int)
+    made, score = multilabel.best_logistic(features, classes, rng)
+    assert isinstance(made, LogisticRegression) and -np.log(2) < score < 0
+    noise, _ = multilabel.best_logistic(features, rng.integers(2, size=200), rng)
+    assert min(multilabel.PENALTIES) == noise.C
+
+
+# ---------------------------------------------------------------------- the experiment
+
+
+def few_sets(tmp_path: Path) -> Path:
+    """A network of four sets, as a .mat file: two communities in labels, words and citations."""
+    rng = np.random.default_rng(0)
+    size = 240
+    topic = rng.integers(3, size=size)
+    groups = np.eye(3)[topic]
+    groups[::20, 0] = 1
+    edges = rng.integers(size, size=(1200, 2))
+    edges = edges[(topic[edges[:, 0]] == topic[edges[:, 1]]) | (rng.random(1200) < 0.1)]
+    network = np.zeros((size, size))
+    network[tuple(edges.T)] = 1
+    words = rng.poisson(0.3 + 0.4 * np.repeat(np.eye(3), 10, axis=1)[topic])
+    path = tmp_path / "few.mat"
+    savemat(path, {"network": network, "attrb": words, "group": groups})
+    return path
+
+
+def test_experiment_on_few_sets_writes_its_report_and_resumes(tmp_path, monkeypatch):
+    data, out = few_sets(tmp_path), tmp_path / "out"
+    report = papers.run(Study("papers", Options(out, data)), dimensions=20, sizes=papers.TINY)
+    page = save(report, out).read_text()
+    assert {path.name for path in out.iterdir()} >= {
+        "papers.png",
+        "papers.svg",
+        "papers.csv",
+        "papers_curves.csv",
+    }
+    assert "recall@k" in page and "logistic regression, correct and smooth" in page
+    rows = {row["method"]: row for row in report.tables[0].rows}
+    ours, frequent = rows["kernel BP"], rows["most frequent labels"]
+    assert ours["recall@1 (one)"] > frequent["recall@1 (one)"] + 0.2
+    assert ours["converged"] == "1 of 1"
+    # A second run finds every case finished.
+    monkeypatch.setattr(papers, "judged", lambda *case: pytest.fail("ran again"))
+    again = papers.run(Study("papers", Options(out, data, resume=True)), dimensions=20, sizes=papers.TINY)
+    assert again.tables[0].rows == report.tables[0].rows
+
+
+def test_experiment_on_generated_sets(tmp_path):
+    sizes = papers.Sizes(1, 1, 600, 70, 200)
+    study = Study("papers", Options(tmp_path))
+    problem = papers.Problem(papers.load(None, sizes, 0), 50, 0)
+    assert not problem.few_sets
+    report = papers.run(study, dimensions=50, sizes=sizes)
+    rows = {row["method"]: row for row in report.tables[0].rows}
+    ours, theirs = rows["kernel BP, random projection"], rows["regression, compressed sensing"]
+    assert ours["recall@5 (all)"] > theirs["recall@5 (all)"]
+    assert len(report.claims) == 6
+
+
+def test_splits_label_all_papers_of_high_degree_and_a_third():
+    network = citation_network(1500, 30, seed=0, n_words=50)
+    problem = papers.Problem(network, 20, 0)
+    seen = []
+    for number in range(3):
+        split = problem.split(number)
+        assert not np.intersect1d(split.labelled, split.tested).size
+        assert len(split.labelled) == 500 and len(split.tested) == 1000
+        assert (network.degrees[split.tested] <= papers.ALWAYS).all()
+        seen.append(tuple(split.tested))
+    assert len(set(seen)) == 3
+
+
+def test_labels_of_tested_papers_are_not_read_by_any_method():
+    """Other labels at the papers tested, the same answers."""
+    network = citation_network(400, 70, seed=0, n_words=150)
+    problem = papers.Problem(network, 30, 0)
+    split = problem.split(0)
+    labels = network.labels.copy()
+    labels[split.tested] = np.roll(labels[split.tested], 7)
+    changed = papers.Problem(
+        CitationNetwork(network.edges, network.words, labels, network.label_names), 30, 0
+    )
+    assert np.array_equal(changed.split(0).tested, split.tested)
+    for name, method in problem.methods().items():
+        mine, theirs = method(split)[0], changed.methods()[name](changed.split(0))[0]
+        np.testing.assert_array_equal(mine, theirs, err_msg=name)
+
+
+def test_command_refuses_a_file_that_is_no_network(tmp_path):
+    (tmp_path / "foreign.mat").write_bytes(b"not this")
+    found = CliRunner().invoke(
+        app, ["reproduce", "papers", "--data", str(tmp_path / "foreign.mat"), "--out", str(tmp_path / "out")]
+    )
+    assert found.exit_code == 2 and "does not begin like one" in found.output.replace("\n", " ")

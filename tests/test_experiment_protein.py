@@ -1,0 +1,585 @@
+"""The protein experiment at a tiny size, its loaders on small files, and the generator's exact answer by brute force."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelbp as kb
+from kernelbp.datasets import (
+    AMINO_ACIDS,
+    backbone_angles,
+    backbone_directions,
+    load_mmcif,
+    load_pdb,
+    load_proteins,
+    load_psiblast,
+    protein_chains,
+)
+from kernelbp.errors import InputError
+from kernelbp.experiments import protein
+from kernelbp.experiments.local_predictors import ReadyClassifier, ReadyRegressor, cross_fitted
+from kernelbp.experiments.report import save
+from kernelbp.experiments.study import Options, Study
+
+TINY = protein.Sizes(
+    chains=8,
+    length=25,
+    tuning=2,
+    folds=4,
+    linear=1,
+    boosted=1,
+    networks=1,
+    particles=1,
+    particle_chains=1,
+    members=2,
+    epochs=2,
+    trees=2,
+)
+
+
+@pytest.fixture(scope="module")
+def proteins_folder(shared_data: Path) -> Path:
+    folder = shared_data / "proteins"
+    if not (folder / "proteins.npz").is_file():
+        pytest.skip(f"no proteins at {folder}")
+    return folder
+
+
+# ---------------------------------------------------------------------- angles
+
+
+def helix(residues: int, *, left_handed: bool = False) -> np.ndarray:
+    """C-alpha atoms of an ideal alpha helix: 2.3 angstrom from the axis, 100 degrees and 1.5 angstrom apart."""
+    turn = np.radians(100) * np.arange(residues) * (-1 if left_handed else 1)
+    return np.stack([2.3 * np.cos(turn), 2.3 * np.sin(turn), 1.5 * np.arange(residues)], axis=1)
+
+
+def test_angles_of_a_helix_are_those_of_the_textbook():
+    theta, omega = backbone_angles(helix(12))
+    np.testing.assert_allclose(np.degrees(theta[1:-1]), 91, atol=1.5)
+    np.testing.assert_allclose(np.degrees(omega[1:-2]), 50, atol=2)
+    assert np.isnan(theta[[0, -1]]).all() and np.isnan(omega[[0, -2, -1]]).all()
+    np.testing.assert_allclose(backbone_angles(helix(12, left_handed=True))[1], -omega)
+
+
+def test_angles_do_not_depend_on_where_the_chain_lies():
+    rng = np.random.default_rng(0)
+    ca = rng.standard_normal((30, 3)).cumsum(axis=0)
+    turned, _ = np.linalg.qr(rng.standard_normal((3, 3)))
+    turned *= np.sign(np.linalg.det(turned))
+    for before, after in zip(backbone_angles(ca), backbone_angles(ca @ turned.T + 5.0), strict=True):
+        np.testing.assert_allclose(before, after, atol=1e-9)
+
+
+def test_a_break_hides_the_angles_beside_it():
+    ca = helix(12)
+    ca[6:] += 10.0
+    theta, omega = backbone_angles(ca)
+    assert np.flatnonzero(np.isnan(theta)).tolist() == [0, 5, 6, 11]
+    assert np.flatnonzero(np.isnan(omega)).tolist() == [0, 4, 5, 6, 10, 11]
+    ca[6:] = np.nan
+    assert np.isfinite(backbone_angles(ca)[0]).sum() == 4
+
+
+@pytest.mark.parametrize("residues", [0, 1, 2, 3])
+def test_short_chains_have_few_angles(residues):
+    theta, omega = backbone_angles(helix(residues))
+    assert np.isfinite(theta).sum() == max(residues - 2, 0) and not np.isfinite(omega).any()
+
+
+def test_angles_want_rows_of_three():
+    with pytest.raises(InputError, match=r"ca: expected positions of shape \(residues, 3\), got \(4, 2\)"):
+        backbone_angles(np.zeros((4, 2)))
+    with pytest.raises(InputError, match=r"ca: expected positions"):
+        backbone_angles("no")
+
+
+def test_directions_are_unit_vectors_or_unknown():
+    directions = backbone_directions([0.0, 1.0, np.nan], [2.0, -3.0, 1.0])
+    np.testing.assert_allclose(np.linalg.norm(directions[:2], axis=1), 1.0)
+    np.testing.assert_allclose(directions[0], [0, 0, 1], atol=1e-12)
+    assert np.isnan(directions[2]).all()
+
+
+# ---------------------------------------------------------------------- structures
+
+
+def pdb_line(
+    number: int,
+    place: np.ndarray,
+    *,
+    residue: str = "ALA",
+    chain: str = "A",
+    kind: str = "ATOM",
+    atom: str = " CA ",
+    other: str = " ",
+    occupancy: float = 1.0,
+) -> str:
+    x, y, z = place
+    return (
+        f"{kind:<6}{number:5d} {atom}{other}{residue} {chain}{number:4d}    "
+        f"{x:8.3f}{y:8.3f}{z:8.3f}{occupancy:6.2f}{10.0:6.2f}           C  "
+    )
+
+
+def test_pdb_takes_the_first_model_and_the_likeliest_location(tmp_path):
+    ca = helix(4)
+    lines = [
+        "MODEL        1",
+        pdb_line(1, ca[0], residue="MSE", kind="HETATM"),
+        pdb_line(1, ca[0] + 1, residue="MSE", kind="HETATM", atom=" CB "),
+        pdb_line(2, ca[1] + 9, other="A", occupancy=0.3),
+        pdb_line(2, ca[1], other="B", occupancy=0.7),
+        pdb_line(3, ca[2], residue="TRP"),
+        pdb_line(3, ca[3], residue="XXX", chain="B"),
+        pdb_line(9, ca[3], residue=" CA", kind="HETATM", atom="CA  "),
+        "ENDMDL",
+        "MODEL        2",
+        pdb_line(1, ca[0], residue="GLY"),
+        "ENDMDL",
+    ]
+    path = tmp_path / "one.pdb"
+    path.write_text("\n".join(lines))
+    first, second = load_pdb(path)
+    assert (first.chain, first.sequence) == ("A", "MAW")
+    np.testing.assert_allclose(first.ca, ca[:3], atol=1e-3)
+    assert (second.chain, second.sequence, len(second)) == ("B", "X", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no C-alpha atoms"),
+        ("<html>not found</html>", "no C-alpha atoms"),
+        (pdb_line(1, np.zeros(3)).replace("   0.000", "   0.x00"), "line 1: expected three coordinates"),
+        (pdb_line(1, np.zeros(3)).replace("   0.000", "     nan"), "line 1: expected finite coordinates"),
+    ],
+)
+def test_what_is_no_pdb_file_is_refused(tmp_path, text, said):
+    path = tmp_path / "odd.pdb"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        load_pdb(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    for load, what in ((load_pdb, "a PDB file"), (load_psiblast, "a PSI-BLAST matrix")):
+        with pytest.raises(InputError, match=rf"none: no such file; expected {what}"):
+            load(tmp_path / "none")
+
+
+MMCIF_HEAD = """data_TEST
+loop_
+_atom_site.group_PDB
+_atom_site.id
+_atom_site.type_symbol
+_atom_site.label_atom_id
+_atom_site.label_alt_id
+_atom_site.label_comp_id
+_atom_site.label_asym_id
+_atom_site.label_entity_id
+_atom_site.label_seq_id
+_atom_site.Cartn_x
+_atom_site.Cartn_y
+_atom_site.Cartn_z
+_atom_site.occupancy
+_atom_site.B_iso_or_equiv
+_atom_site.auth_seq_id
+_atom_site.auth_asym_id
+_atom_site.pdbx_PDB_model_num
+"""
+
+
+def test_mmcif_gives_what_pdb_does(tmp_path):
+    pytest.importorskip("gemmi")
+    ca = helix(4).round(3)
+    rows, lines = [], []
+    for number, residue in enumerate(("ALA", "GLY", "SER", "TRP")):
+        x, y, z = ca[number]
+        for model in (1, 2):
+            shift = 5.0 * (model - 1)
+            rows.append(
+                (
+                    model,
+                    f"ATOM {number + 1} C CA . {residue} A 1 {number + 1} {x + shift} {y} {z} 1.0 9.0 {number + 1} A {model}",
+                )
+            )
+        lines.append(pdb_line(number + 1, ca[number], residue=residue))
+    rows.append((1, "ATOM 9 C CA B TRP A 1 4 0 0 0 0.2 9.0 4 A 1"))
+    rows.append((1, "HETATM 10 CA CA . CA C 2 . 1 1 1 1.0 9.0 201 A 1"))
+    (tmp_path / "a.cif").write_text(MMCIF_HEAD + "\n".join(row for _, row in sorted(rows)) + "\n#\n")
+    (tmp_path / "a.pdb").write_text("\n".join(lines))
+    (found,), (expected,) = load_mmcif(tmp_path / "a.cif"), load_pdb(tmp_path / "a.pdb")
+    assert (found.chain, found.sequence) == (expected.chain, expected.sequence) == ("A", "AGSW")
+    np.testing.assert_allclose(found.ca, expected.ca)
+
+
+def test_what_is_no_mmcif_file_is_refused(tmp_path):
+    pytest.importorskip("gemmi")
+    path = tmp_path / "odd.cif"
+    for text, said in (("not a cif", "not an mmCIF file"), ("data_x\n_a.b 1\n", "no C-alpha atoms")):
+        path.write_text(text)
+        with pytest.raises(InputError, match=said):
+            load_mmcif(path)
+
+
+def test_without_gemmi_the_extra_is_named(tmp_path, monkeypatch):
+    usual = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "gemmi":
+            raise ImportError(name)
+        return usual(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InputError, match=r'pip install "kernelbp\[proteins\]"'):
+        load_mmcif(tmp_path / "a.cif")
+
+
+# ---------------------------------------------------------------------- profiles
+
+
+def psiblast_text(sequence: str, table: np.ndarray, order: str = AMINO_ACIDS) -> str:
+    head = "\nLast position-specific scoring matrix computed, weighted observed percentages rounded down\n"
+    columns = [AMINO_ACIDS.index(letter) for letter in order]
+    rows = [
+        f"{k + 1:5d} {letter}  " + "".join(f"{table[k, c]:4d}" for c in columns) + "   0" * 20 + "  0.45 inf"
+        for k, letter in enumerate(sequence)
+    ]
+    names = "           " + "   ".join(order + order)
+    return "\n".join(
+        [
+            head + names,
+            *rows,
+            "",
+            "                      K         Lambda",
+            "Standard Ungapped    0.13     0.31",
+        ]
+    )
+
+
+def test_psiblast_matrices_are_read_in_any_order_of_columns(tmp_path):
+    table = np.random.default_rng(0).integers(-9, 12, (7, 20))
+    path = tmp_path / "a.pssm"
+    for order in (AMINO_ACIDS, AMINO_ACIDS[::-1]):
+        path.write_text(psiblast_text("MKVLAGW", table, order))
+        found = load_psiblast(path)
+        assert found.sequence == "MKVLAGW"
+        np.testing.assert_array_equal(found.log_odds, table)
+
+
+def test_psiblast_numbers_that_touch_are_told_apart(tmp_path):
+    text = psiblast_text("A", np.full((1, 20), 3)).replace("   3   3   3", "  -3-10 -11", 1)
+    (tmp_path / "a.pssm").write_text(text)
+    assert load_psiblast(tmp_path / "a.pssm").log_odds[0, :4].tolist() == [-3, -10, -11, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: "hello\n", "not a PSI-BLAST matrix"),
+        (lambda text: text.replace("    2 K", "    3 K"), "expected row 2, found 3"),
+        (
+            lambda text: text.replace("   1   1   1", "", 9).replace("   0   0", ""),
+            "expected 20 log-odds in row 1, found",
+        ),
+    ],
+)
+def test_what_is_no_psiblast_matrix_is_refused(tmp_path, change, said):
+    text = psiblast_text("MKV", np.full((3, 20), 1))
+    (tmp_path / "a.pssm").write_text(change(text))
+    with pytest.raises(InputError, match=said):
+        load_psiblast(tmp_path / "a.pssm")
+
+
+# ---------------------------------------------------------------------- folders
+
+
+def write_archive(folder: Path, chains: dict[str, dict[str, np.ndarray]], index: Any = None) -> None:
+    held: dict[str, Any] = {
+        f"{name}/{piece}": a for name, mine in chains.items() for piece, a in mine.items()
+    }
+    np.savez(folder / "proteins.npz", **held)
+    if index is None:
+        index = [{"id": name, "seq": "A" * len(mine["pssm"])} for name, mine in chains.items()]
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+def one_chain(residues: int = 9) -> dict[str, np.ndarray]:
+    theta, omega = backbone_angles(helix(residues))
+    pssm = np.arange(residues * 20, dtype=np.int8).reshape(residues, 20)
+    return {"pssm": pssm, "theta": theta.astype(np.float32), "omega": omega.astype(np.float32)}
+
+
+def test_archives_give_chains_by_name(tmp_path):
+    with_positions = {"pssm": np.zeros((5, 20), np.int8), "ca": helix(5).astype(np.float32)}
+    write_archive(tmp_path, {"2bbbB": with_positions, "1aaaA": one_chain()})
+    first, second = load_proteins(tmp_path)
+    assert [p.name for p in (first, second)] == ["1aaaA", "2bbbB"]
+    np.testing.assert_array_equal(first.profile, one_chain()["pssm"])
+    assert len(first) == 9 and np.isfinite(first.directions).all(axis=1).sum() == 6
+    np.testing.assert_allclose(second.theta[1:-1], backbone_angles(helix(5))[0][1:-1], atol=1e-5)
+
+
+def test_structures_with_profiles_are_read_from_a_folder(tmp_path):
+    ca, table = helix(6), np.ones((6, 20), dtype=int)
+    lines = [pdb_line(k + 1, ca[k], residue="GLY", chain="A") for k in range(6)]
+    lines += [pdb_line(k + 1, -ca[k], residue="ALA", chain="B") for k in range(6)]
+    (tmp_path / "1abc.pdb").write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r"no profile beside it; expected 1abc\.pssm"):
+        load_proteins(tmp_path)
+    (tmp_path / "1abc.pssm").write_text(psiblast_text("AAAAAA", table))
+    (found,) = load_proteins(tmp_path)
+    assert found.name == "1abc" and found.sequence == "AAAAAA"
+    np.testing.assert_allclose(found.omega, backbone_angles(-ca)[1], atol=1e-3)
+    (tmp_path / "1abc.pssm").write_text(psiblast_text("AAAAA", table[:5]))
+    with pytest.raises(InputError, match=r"5 residues; 1abc\.pdb has chains of 6, 6"):
+        load_proteins(tmp_path)
+
+
+def test_folders_that_hold_something_else_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        load_proteins(tmp_path / "none")
+    with pytest.raises(InputError, match=r"neither proteins\.npz nor structures"):
+        load_proteins(tmp_path)
+    write_archive(tmp_path, {"1aaaA": one_chain()})
+    (tmp_path / "index.json").write_text("[{")
+    with pytest.raises(InputError, match="not JSON"):
+        load_proteins(tmp_path)
+    for index, said in (
+        ({}, "expected a list"),
+        ([{"id": 3}], "entry 0"),
+        ([{"id": "1aaaA", "seq": "A" * 9}] * 2, "appears twice"),
+        ([{"id": "1aaaA", "seq": "A" * 8}], r"has shape \(9,\).*expected numbers of shape \(8,\)"),
+        ([{"id": "other", "seq": "A" * 9}], "other needs pssm"),
+    ):
+        write_archive(tmp_path, {"1aaaA": one_chain()}, index)
+        with pytest.raises(InputError, match=said):
+            load_proteins(tmp_path)
+
+
+def test_corrupt_archives_and_objects_are_refused(tmp_path):
+    write_archive(tmp_path, {"1aaaA": one_chain()})
+    whole = (tmp_path / "proteins.npz").read_bytes()
+    (tmp_path / "proteins.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="not an archive"):
+        load_proteins(tmp_path)
+    held: Any = {**one_chain(), "theta": np.array([{}] * 9, dtype=object)}
+    write_archive(tmp_path, {"1aaaA": held})
+    with pytest.raises(InputError, match="expected numbers of shape"):
+        load_proteins(tmp_path)
+
+
+def test_a_header_that_promises_too_much_is_not_believed(tmp_path):
+    write_archive(tmp_path, {"1aaaA": one_chain()})
+    with zipfile.ZipFile(tmp_path / "proteins.npz") as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    content["1aaaA/pssm.npy"] = content["1aaaA/pssm.npy"][:-40]
+    with zipfile.ZipFile(tmp_path / "proteins.npz", "w") as archive:
+        for name, held in content.items():
+            archive.writestr(name, held)
+    with pytest.raises(InputError, match="truncated"):
+        load_proteins(tmp_path)
+
+
+def test_real_chains_have_the_angles_of_their_atoms(proteins_folder):
+    chains = {chain.name: chain for chain in load_proteins(proteins_folder)}
+    assert len(chains) == 620 and sum(len(chain) > 100 for chain in chains.values()) == 483
+    with np.load(proteins_folder / "proteins.npz") as held:
+        for name in sorted(chains)[::6]:
+            for found, known in zip(
+                backbone_angles(held[f"{name}/ca"]), (chains[name].theta, chains[name].omega), strict=True
+            ):
+                np.testing.assert_array_equal(np.isnan(found), np.isnan(known))
+                apart = np.angle(np.exp(1j * (found - known)))
+                np.testing.assert_allclose(apart[np.isfinite(apart)], 0.0, atol=1e-4)
+
+
+def test_real_pdb_files_give_the_chains_of_the_archive(proteins_folder):
+    chains = {chain.name: chain for chain in load_proteins(proteins_folder)}
+    compared = 0
+    for path in sorted((proteins_folder / "pdb").glob("*.pdb")):
+        (backbone,) = load_pdb(path)
+        if path.stem in chains:
+            assert backbone.sequence == chains[path.stem].sequence
+            theta, _ = backbone_angles(backbone.ca)
+            np.testing.assert_allclose(theta, chains[path.stem].theta, atol=1e-3)
+            compared += 1
+    assert compared >= 3
+
+
+# ---------------------------------------------------------------------- the generator
+
+
+def test_exact_means_equal_enumeration_of_regimes_and_quadrature():
+    (chain,), process = protein_chains(1, length=4, seed=3)
+    theta, omega = (np.arange(120) + 0.5) * np.pi / 120, (np.arange(240) + 0.5) * np.pi / 120
+    grid = np.meshgrid(theta, omega, indexing="ij")
+    points = backbone_directions(grid[0].ravel(), grid[1].ravel())
+    area = np.sin(grid[0].ravel())
+    # For each residue and regime: integral of density times likelihood, and the mean direction under it.
+    mass, means = np.empty((4, 3)), np.empty((4, 3, 3))
+    for t, regime in itertools.product(range(4), range(3)):
+        kappa, centre = process.concentrations[regime], process.centres[regime]
+        prior = np.exp(kappa * (points @ centre - 1)) * area
+        apart = chain.profile[t] - points @ process.slopes.T - process.offsets[regime]
+        both = prior / prior.sum() * np.exp(-0.5 * (apart**2).sum(axis=1) / process.noise**2)
+        mass[t, regime], means[t, regime] = both.sum(), both @ points / both.sum()
+    weights = np.zeros((4, 3))
+    for regimes in itertools.product(range(3), repeat=4):
+        chance = process.stationary[regimes[0]] * np.prod(
+            [process.transitions[a, b] for a, b in itertools.pairwise(regimes)]
+        )
+        chance *= np.prod([mass[t, regime] for t, regime in enumerate(regimes)])
+        for t, regime in enumerate(regimes):
+            weights[t, regime] += chance
+    expected = np.einsum("tk,tkd->td", weights / weights.sum(axis=1, keepdims=True), means)
+    np.testing.assert_allclose(process.exact_means(chain.profile), expected, atol=2e-3)
+
+
+def test_the_length_of_exact_means_is_the_cosine_to_expect():
+    chains, process = protein_chains(40, length=100, seed=1)
+    means = np.concatenate([process.exact_means(chain.profile) for chain in chains])
+    truth = np.concatenate([chain.directions for chain in chains])
+    size = np.linalg.norm(means, axis=1)
+    found = (means / size[:, None] * truth).sum(axis=1)
+    # 4,000 cosines of standard deviation 0.3, dependent over some ten residues.
+    assert abs(found.mean() - size.mean()) < 5 * 0.3 / np.sqrt(400)
+
+
+def test_chains_are_the_seeds_and_share_their_process():
+    first, process = protein_chains(2, length=20, seed=4)
+    again, _ = protein_chains(2, length=20, seed=4)
+    other, same = protein_chains(2, length=20, seed=5)
+    np.testing.assert_array_equal(first[1].profile, again[1].profile)
+    assert np.abs(first[0].profile - other[0].profile).max() > 0.1
+    np.testing.assert_array_equal(process.slopes, same.slopes)
+    np.testing.assert_allclose(process.slopes.T @ process.slopes, np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [{"n_chains": 0}, {"length": 0}, {"noise": 0.0}])
+def test_the_generator_refuses_what_makes_no_sense(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        protein_chains(**({"n_chains": 2} | wrong))
+
+
+# ---------------------------------------------------------------------- the experiment
+
+
+def study(folder: Path, *, resume: bool = False, data: Path | None = None) -> Study:
+    return Study("protein", Options(folder, data, quick=True, resume=resume), extras={"window": 3})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("protein")
+    few = {"n_particles": 5, "resample_every": 1, "mcmc_steps": 2}
+    trials = {name: (few, 2, evidence) for name, (_, _, evidence) in protein.PARTICLE_TRIALS.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protein, "PARTICLE_TRIALS", trials)
+        return folder, protein.run(study(folder), 3, sizes=TINY)
+
+
+def test_experiment_runs_from_end_to_end_and_is_saved(finished, tmp_path):
+    _, report = finished
+    tables = {table.name: table for table in report.tables}
+    assert set(tables) == {"summary", "particles", "particle_settings", "folds"}
+    methods = {(row["evidence"], row["method"]) for row in tables["summary"].rows}
+    for evidence in (protein.ONE, protein.WINDOW, protein.BOOSTED, protein.NETWORKS):
+        for method in (protein.ALONE, protein.EVIDENCE, protein.CHAIN, protein.WEIGHTED):
+            assert (evidence, method) in methods
+    assert all(-1 <= row["mean cosine"] <= 1 for row in tables["folds"].rows)
+    page = save(report, tmp_path)
+    for name in ("angles", "folds", "particles"):
+        assert (tmp_path / f"{name}.png").is_file() and (tmp_path / f"{name}.svg").is_file()
+    assert "switching von Mises-Fisher" in page.read_text(encoding="utf-8")
+    assert (tmp_path / "summary.csv").read_text().count("\n") == len(tables["summary"].rows) + 1
+
+
+def test_resumed_experiment_repeats_no_work(finished, monkeypatch):
+    folder, report = finished
+
+    def fail(*_: Any) -> Any:
+        raise AssertionError("a finished case was run again")
+
+    for name in ("linear_fold", "networks_fold", "boosting_fold", "particle_search", "particle_fold"):
+        monkeypatch.setattr(protein, name, fail)
+    again = protein.run(study(folder, resume=True), 3, sizes=TINY)
+    assert [table.rows for table in again.tables] == [table.rows for table in report.tables]
+
+
+def test_no_chain_is_both_trained_on_and_tested_and_entries_stay_together():
+    names = [f"{k:04d}{letter}" for k in range(30) for letter in "AB"]
+    blank = np.zeros((2, 3))
+    chains = [protein.Chain(name, blank, np.zeros((2, 20)), np.ones(2, bool)) for name in names]
+    folds = protein.deal(chains, 10, np.random.default_rng(0))
+    assert (folds[0::2] == folds[1::2]).all()
+    assert (np.bincount(folds, minlength=10) == 6).all()
+    fold = protein.Fold(protein.Data(chains, False), folds, 3, 15, TINY, 0)
+    assert len(fold.test) == 6 and not set(map(id, fold.train)) & set(map(id, fold.test))
+
+
+def test_windows_hold_the_profiles_around_each_known_residue():
+    profile = np.arange(100.0).reshape(5, 20)
+    known = np.array([False, True, True, False, True])
+    chain = protein.Chain("1aaaA", np.full((5, 3), 0.5), profile, known)
+    found = protein.windows_of([chain], 3)
+    assert found.shape == (3, 60)
+    np.testing.assert_array_equal(found[0], profile[0:3].ravel())
+    np.testing.assert_array_equal(found[2], np.concatenate([profile[3], profile[4], np.zeros(20)]))
+    graph = protein.graph_of([chain, chain])
+    assert graph.n_nodes == 6 and graph.edges.tolist() == [[0, 1], [3, 4]]
+
+
+def test_kernel_bp_comes_within_two_percent_of_the_exact_answer():
+    train, process = protein_chains(50, length=80, seed=0)
+    test, _ = protein_chains(20, length=100, seed=1)
+    chains, seen = [protein._chain(p) for p in train], [protein._chain(p, process) for p in test]
+    model = protein.learn(chains, {"one": ("posterior", protein.windows_of(chains, 1).astype(float))})
+    graph = protein.graph_of(seen).observe("one", protein.windows_of(seen, 1).astype(float))
+    truth = protein.directions_of(seen)
+    exact = protein.cosines(np.concatenate([chain.exact for chain in seen]), truth).mean()
+    assert protein.cosines(model.infer(graph).mean(), truth).mean() >= 0.98 * exact
+
+
+def test_members_speak_only_about_chains_they_have_not_seen():
+    readings = [np.full((2, 1), float(k)) for k in range(7)]
+
+    def train(x: np.ndarray, y: np.ndarray, member: int) -> Any:
+        return lambda new: np.isin(new, x).astype(float)
+
+    together, said = cross_fitted(readings, readings, train, 3)
+    assert not said.any() and said.shape == (14, 1)
+    # Each chain is known to two of three members.
+    np.testing.assert_allclose(together(np.array([[4.0]])), 2 / 3)
+
+
+def test_predictions_made_beforehand_are_evidence():
+    rng = np.random.default_rng(0)
+    value = rng.standard_normal(600)
+    said = value + 0.3 * rng.standard_normal(600)
+    model = kb.Model(
+        {"x": kb.kernels.Gaussian(), "y": kb.kernels.Linear()},
+        {"then": kb.Relation("x", "x"), "said": kb.Relation("x", "y", evidence=ReadyRegressor())},
+    )
+    model.fit({"then": (value[:-1], value[1:]), "said": (value, said[:, None])})
+    graph = kb.Graph.from_edges([], variables=["x"] * 600).observe("said", said[:, None])
+    assert np.corrcoef(model.infer(graph).mean(), value)[0, 1] > 0.9
+    ready = ReadyClassifier().fit(np.zeros((3, 4)), [0, 2, 2])
+    assert ready.predict(np.log([[0.1, 0.6, 0.2, 0.1]])).tolist() == [2]
+
+
+def test_even_windows_and_few_chains_are_refused(tmp_path):
+    with pytest.raises(InputError, match="window: expected an odd number of residues, got 4"):
+        protein.run(study(tmp_path / "a"), 4, sizes=TINY)
+    write_archive(tmp_path, {"1aaaA": one_chain(120), "2aaaA": one_chain()})
+    with pytest.raises(InputError, match=r"chains of more than 100 residues.*expected at least 8"):
+        protein.run(study(tmp_path / "b", data=tmp_path), 3, sizes=TINY)
