@@ -6,6 +6,7 @@ what is there before anything is made of it.
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Iterator
@@ -39,14 +40,15 @@ class _Broken(Exception):
     """Why a file is no whole MATLAB 5 file."""
 
 
-def read_tables(path: Path, names: tuple[str, ...], *, most_bytes: int) -> dict[str, Table]:
-    """Read some two-dimensional tables of real numbers.
+def read_tables(path: Path, names: tuple[str, ...], *, most_bytes: int, axes: int = 2) -> dict[str, Table]:
+    """Read some tables of real numbers.
 
     Parameters
     ----------
     path : Path
     names : of the variables wanted; others are passed over
     most_bytes : of the file, and of all its variables unpacked
+    axes : of each table
 
     Returns
     -------
@@ -83,7 +85,7 @@ def read_tables(path: Path, names: tuple[str, ...], *, most_bytes: int) -> dict[
                 name, parts, flags, shape = _head(matrix, order)
                 seen.append(name[:_MOST_NAME])
                 if name in names:
-                    found[name] = _table(name, parts, flags, shape, order)
+                    found[name] = _table(name, parts, flags, shape, order, axes)
     except _Broken as error:
         raise InputError(f"{path}: not a whole MATLAB 5 file: {error}; expected {expected}") from error
     for name in names:
@@ -155,15 +157,15 @@ def _numbers(part: tuple[int, memoryview], order: str) -> NDArray[Any]:
 
 
 def _table(
-    name: str, parts: list[tuple[int, memoryview]], flags: int, shape: tuple[int, ...], order: str
+    name: str, parts: list[tuple[int, memoryview]], flags: int, shape: tuple[int, ...], order: str, axes: int
 ) -> Table:
     kind = flags & 0xFF
-    if len(shape) != 2 or (kind != _SPARSE and kind not in _DENSE) or flags & _COMPLEX:
-        raise _Broken(f"{name} is not a table of real numbers")
+    if len(shape) != axes or (kind != _SPARSE and kind not in _DENSE) or flags & _COMPLEX:
+        raise _Broken(f"{name} is not a table of real numbers with {axes} axes")
     if kind != _SPARSE:
         values = _numbers(parts[0], order) if parts else np.empty(0)
-        if len(values) != shape[0] * shape[1]:
-            raise _Broken(f"{name} has {len(values):,} numbers for {shape[0]:,} x {shape[1]:,}")
+        if len(values) != math.prod(shape):
+            raise _Broken(f"{name} has {len(values):,} numbers for {' x '.join(map(str, shape))}")
         return values.reshape(shape, order="F")
     if len(parts) < 3:
         raise _Broken(f"{name} lacks a part")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelbp.datasets._mat5 import read_tables
 from kernelbp.errors import InputError
 
 __all__ = [
@@ -333,22 +334,8 @@ def _numbers(path: Path, modes: tuple[str, ...], expected: str) -> Matrix:
 
 
 def _position_grid(path: Path) -> Matrix:
-    """Depth in metres, (height, width), from a MATLAB 5 file; sizes are looked at before anything is read."""
-    import scipy.io
-
-    name, wrong = "Position3DGrid", "expected a MATLAB 5 file with Position3DGrid, (rows, columns, 4)"
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path}: larger than {MOST_BYTES:,} bytes; {wrong}")
-    try:
-        listed = {entry: size for entry, size, _ in scipy.io.whosmat(path)}
-        size = listed.get(name, ())
-        if len(size) != 3 or size[2] < 4 or not 0 < size[0] * size[1] <= MOST_CELLS or size[2] > 16:
-            raise InputError(f"{path}: {wrong}, got {listed}")
-        grid = np.asarray(scipy.io.loadmat(path, variable_names=[name])[name])
-    except InputError:
-        raise
-    except Exception as error:  # scipy raises whatever the damage leads to
-        raise InputError(f"{path}: {wrong} ({type(error).__name__}: {error})") from error
-    if grid.dtype.kind not in "fiu" or grid.shape != tuple(size):
-        raise InputError(f"{path}: {wrong}, got {grid.dtype} of shape {grid.shape}")
+    """Depth in metres, (height, width), from a MATLAB 5 file."""
+    grid = read_tables(path, ("Position3DGrid",), most_bytes=MOST_BYTES, axes=3)["Position3DGrid"]
+    if grid.shape[2] < 4 or not 0 < grid.shape[0] * grid.shape[1] <= MOST_CELLS:
+        raise InputError(f"{path}: expected Position3DGrid of shape (rows, columns, 4), got {grid.shape}")
     return np.asarray(grid[:, :, 3], dtype=np.float64)
