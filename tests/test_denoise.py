@@ -385,6 +385,12 @@ def test_a_mask_is_white_where_pixels_are_missing(tmp_path):
     assert np.abs(load(tmp_path / "out.png")[0][10:13].astype(float) - clean[10:13]).mean() < 20
 
 
+def test_a_profile_of_inks_is_not_kept_for_lights(tmp_path):
+    for mode, kept in (("CMYK", None), ("RGB", b"profile")):
+        PIL.Image.new(mode, (9, 9)).save(tmp_path / "a.tif", icc_profile=b"profile")
+        assert files.read_picture(tmp_path / "a.tif", "IMAGE").profile == kept
+
+
 def test_photographs_turned_by_their_camera_are_turned_back(tmp_path):
     image = PIL.Image.fromarray(scene(12, 20).astype(np.uint8))
     tags = PIL.Image.Exif()
@@ -417,6 +423,7 @@ def spoil(tmp_path):
     save(tmp_path / "wide.png", scene(20, 30))
     save(tmp_path / "red.png", np.dstack([np.full((20, 24), 255.0), *np.zeros((2, 20, 24))]))
     save(tmp_path / "all.png", np.full((20, 24), 255.0))
+    save(tmp_path / "faint.png", np.eye(20, 24))
     save(tmp_path / "clear.png", scene(20, 24), "RGBA")
     frames = [PIL.Image.new("L", (9, 9), shade) for shade in (0, 90)]
     frames[0].save(tmp_path / "two.tif", save_all=True, append_images=frames[1:])
@@ -440,10 +447,15 @@ def spoil(tmp_path):
         (["noisy.png", "-o", "noisy.png"], "is one of the pictures read"),
         (["clear.png", "-o", "o.jpg"], "which JPEG cannot hold"),
         (["noisy.png", "-o", "o.png", "--uncertainty", "o.png"], "the name of the clean picture too"),
+        (
+            ["noisy.png", "-o", "o.png", "--uncertainty", "folder/../o.png"],
+            "the name of the clean picture too",
+        ),
         (["noisy.png", "-o", "o.png", "--sigma", "0"], "sigma: expected a finite number above 0, got 0"),
         (["noisy.png", "-o", "o.png", "--sigma", "nan"], "sigma: expected a finite number above 0, got nan"),
         (["noisy.png", "-o", "o.png", "--mask", "wide.png"], "has 30 x 20 pixels; expected 24 x 20"),
         (["noisy.png", "-o", "o.png", "--mask", "red.png"], "is in colour; expected black, and white"),
+        (["noisy.png", "-o", "o.png", "--mask", "faint.png"], "the brightest pixel of faint.png is 1 of 255"),
         (["noisy.png", "-o", "o.png", "--mask", "all.png"], "every pixel is missing"),
         (["noisy.png", "-o", "o.png", "--clean", "wide.png"], "is 30 x 20 gray; expected 24 x 20 gray"),
         (["noisy.png", "-o", "o.png", "--learn-from", "folder"], "holds no photographs"),
@@ -502,6 +514,10 @@ def test_a_bar_appears_only_where_it_takes_long(monkeypatch):
         return text.getvalue()
 
     assert shown(60.0, 0.0) == ""
+    piped = io.StringIO()
+    with command._bar("denoising", 1, Console(file=piped, force_terminal=False)) as step:
+        step()
+    assert piped.getvalue() == ""
     assert "denoising" in shown(0.0, 0.3)
 
 

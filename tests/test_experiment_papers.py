@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -147,6 +148,33 @@ def test_mat_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     path.write_bytes(header + struct.pack("<II", 15, len(packed)) + packed)
     with pytest.raises(InputError, match="unpacks to more than"):
         load_citations_mat(path)
+
+
+@pytest.mark.parametrize("inside", ["beside a variable", "in a variable"])
+def test_mat_file_that_unpacks_to_millions_of_parts_is_not_taken_apart(tmp_path, inside):
+    header = b"MATLAB 5.0".ljust(124) + struct.pack("<H", 0x0100) + b"IM"
+    parts = struct.pack("<II", 1, 0) * (1 << 20)
+    packed = zlib.compress(
+        parts if inside == "beside a variable" else struct.pack("<II", 14, len(parts)) + parts
+    )
+    path = tmp_path / "parts.mat"
+    path.write_bytes(header + struct.pack("<II", 15, len(packed)) + packed)
+    tracemalloc.start()
+    with pytest.raises(InputError):
+        load_citations_mat(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 4 * len(parts)
+
+
+def test_mat_file_with_a_shape_no_array_can_have_is_refused(tmp_path):
+    head = struct.pack("<IIII", 6, 8, 6, 0) + struct.pack("<IIqqq", 12, 24, 1 << 40, 1 << 40, 0)
+    matrix = head + struct.pack("<II8s", 1, 4, b"grid") + struct.pack("<II", 9, 0)
+    header = b"MATLAB 5.0".ljust(124) + struct.pack("<H", 0x0100) + b"IM"
+    path = tmp_path / "shape.mat"
+    path.write_bytes(header + struct.pack("<II", 14, len(matrix)) + matrix)
+    with pytest.raises(InputError, match="not a whole MATLAB 5 file"):
+        mat5_module.read_tables(path, ("grid",), most_bytes=1 << 20, axes=3)
 
 
 def test_mat_file_equals_scipys_reading(shared_data):

@@ -287,6 +287,7 @@ def test_psiblast_numbers_that_touch_are_told_apart(tmp_path):
     [
         (lambda text: "hello\n", "not a PSI-BLAST matrix"),
         (lambda text: text.replace("    2 K", "    3 K"), "expected row 2, found 3"),
+        (lambda text: text.replace("    1 M", "1" * 5000 + " M"), "expected row 1, found 2"),
         (
             lambda text: text.replace("   1   1   1", "", 9).replace("   0   0", ""),
             "expected 20 log-odds in row 1, found",
@@ -375,6 +376,27 @@ def test_corrupt_archives_and_objects_are_refused(tmp_path):
     held: Any = {**one_chain(), "theta": np.array([{}] * 9, dtype=object)}
     write_archive(tmp_path, {"1aaaA": held})
     with pytest.raises(InputError, match="expected numbers of shape"):
+        load_proteins(tmp_path)
+
+
+def test_damaged_members_and_deep_indices_are_refused(tmp_path):
+    write_archive(tmp_path, {"1aaaA": one_chain()})
+    with zipfile.ZipFile(tmp_path / "proteins.npz") as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(tmp_path / "proteins.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, held in content.items():
+            archive.writestr(name, held)
+        begins = {info.filename: info.header_offset + 30 + len(info.filename) for info in archive.infolist()}
+    whole = (tmp_path / "proteins.npz").read_bytes()
+    for name, begin in begins.items():
+        damaged = bytearray(whole)
+        damaged[begin : begin + 8] = b"\xff" * 8
+        (tmp_path / "proteins.npz").write_bytes(damaged)
+        with pytest.raises(InputError, match="not an archive"):
+            load_proteins(tmp_path)
+        assert name.startswith("1aaaA/")
+    (tmp_path / "index.json").write_text("[" * 200_000)
+    with pytest.raises(InputError, match="not JSON"):
         load_proteins(tmp_path)
 
 

@@ -151,3 +151,19 @@ def test_a_command_on_foreign_data_ends_with_one_sentence(tmp_path):
         app, ["reproduce", "depth", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
     )
     assert shown.exit_code == 2 and "Error:" in shown.output and "Traceback" not in shown.output
+
+
+def test_square_brackets_are_shown_as_they_are(tmp_path, monkeypatch, capsys):
+    from kernelbp.experiments import papers
+
+    def refused(study, **_):
+        raise InputError('data: needs more: pip install "kernelbp[images]"')
+
+    monkeypatch.setattr(papers, "run", refused)
+    shown = CliRunner().invoke(app, ["reproduce", "papers", "--out", str(tmp_path)])
+    assert shown.exit_code == 2 and "kernelbp[images]" in shown.stderr
+    table = Table("one", "All of [a, b]", [{"loss [nats]": 1}], "as in [song11]")
+    show(Report("", "", [table], claims=[Claim("of [both]", "1", "[any]", True)]), Console(width=100))
+    printed = capsys.readouterr().out
+    for text in ("[a, b]", "[nats]", "[song11]", "[both]", "[any]"):
+        assert text in printed

@@ -62,7 +62,7 @@ def bench(
         list[str] | None,
         typer.Option(metavar="NAME", help=f"Just this group of lines; may be given again. Groups: {NAMES}."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of all random numbers.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
     jobs: Annotated[
         int | None,
         typer.Option(min=1, help="Threads that count as all cores; by default as many as BLAS may use."),

@@ -10,6 +10,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,7 +30,9 @@ _SPARSE = 5
 _DENSE = range(6, 16)
 """Classes of arrays: double, single and the integers."""
 _COMPLEX = 0x0800
-_MOST_NAME = 64
+_MOST_NAME, _MOST_SEEN = 64, 20
+_MOST_PARTS = 7
+"""Parts of a table: flags, shape, name, and up to four lists of numbers. A small file can unpack to millions."""
 _CHUNK = 1 << 22
 
 Table: TypeAlias = Any
@@ -76,22 +79,23 @@ def read_tables(path: Path, names: tuple[str, ...], *, most_bytes: int, axes: in
             if kind == _COMPRESSED:
                 unpacked = memoryview(_unpacked(data, left))
                 left -= len(unpacked)
-                inner = list(_elements(unpacked, order))
+                inner = list(islice(_elements(unpacked, order), 1))
             else:
                 inner = [(kind, data)]
             for kind_inside, matrix in inner:
                 if kind_inside != _MATRIX:
                     continue
                 name, parts, flags, shape = _head(matrix, order)
-                seen.append(name[:_MOST_NAME])
+                if len(seen) < _MOST_SEEN:
+                    seen.append(name[:_MOST_NAME])
                 if name in names:
                     found[name] = _table(name, parts, flags, shape, order, axes)
-    except _Broken as error:
+    except (_Broken, ValueError, OverflowError) as error:  # the latter two of shapes no array can have
         raise InputError(f"{path}: not a whole MATLAB 5 file: {error}; expected {expected}") from error
     for name in names:
         if name not in found:
             raise InputError(
-                f"{path}: no variable {name!r}; expected {', '.join(names)}, found {', '.join(seen[:20]) or 'none'}"
+                f"{path}: no variable {name!r}; expected {', '.join(names)}, found {', '.join(seen) or 'none'}"
             )
     return found
 
@@ -136,7 +140,7 @@ def _unpacked(data: memoryview, most: int) -> bytes:
 
 def _head(matrix: memoryview, order: str) -> tuple[str, list[tuple[int, memoryview]], int, tuple[int, ...]]:
     """Name, further elements, flags and shape of a matrix."""
-    parts = list(_elements(matrix, order))
+    parts = list(islice(_elements(matrix, order), _MOST_PARTS))
     if len(parts) < 3 or len(parts[0][1]) < 4:
         raise _Broken("a variable has no head")
     (flags,) = struct.unpack_from(f"{order}I", parts[0][1])

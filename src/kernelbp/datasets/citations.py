@@ -21,7 +21,7 @@ __all__ = ["CitationNetwork", "citation_network", "load_citations_mat", "load_ci
 
 _MAT_NAMES = ("network", "attrb", "group")
 _MOST_PAPERS, _MOST_WORDS, _MOST_LABELS = 2_000_000, 1_000_000, 100_000
-_MOST_BYTES = 1 << 30
+_MOST_BYTES = 1 << 28
 
 _TEXT_FILES = ("texts.txt", "edges.txt", "labels.txt")
 _LONGEST_LINE = 1 << 20

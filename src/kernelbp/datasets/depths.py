@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kernelbp.datasets._mat5 import read_tables
 from kernelbp.errors import InputError
+from kernelbp.values import is_whole
 
 __all__ = [
     "DepthScene",
@@ -124,6 +125,8 @@ def load_7scenes(
     InputError
         If there is no such pair, or a file is not of its form.
     """
+    if not is_whole(every) or every < 1:
+        raise InputError(f"every: expected a whole number of at least 1, got {every!r}")
     root = _folder(folder)
     pairs = []
     for depth in sorted(root.glob("frame-*.depth.png"))[::every]:

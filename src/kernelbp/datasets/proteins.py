@@ -53,7 +53,7 @@ _LETTERS = {
 _MODIFIED = {"MSE": "M", "SEC": "U", "PYL": "O"}
 _STRUCTURES = (".pdb", ".ent", ".cif", ".mmcif")
 _NUMBER = re.compile(r"-?\d+")
-_ROW = re.compile(r"\s*(\d+)\s+([A-Za-z])\s(.*)")
+_ROW = re.compile(r"\s*(\d{1,9})\s+([A-Za-z])\s(.*)")
 _PIECES: dict[str, tuple[int, ...]] = {"ca": (3,), "pssm": (20,), "theta": (), "omega": ()}
 """What proteins.npz holds of each residue, and its shape."""
 
@@ -461,9 +461,9 @@ def _archive(folder: Path) -> list[Protein]:
                 if not np.isfinite(pieces["pssm"]).all():
                     raise InputError(f"{path}: {name}/pssm has values that are not finite")
                 found.append(Protein(name, sequence, pieces["pssm"], *angles))
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception as error:  # what damaged, encrypted or oddly compressed members raise is of no one kind
         raise InputError(f"{path}: not an archive that can be read ({error})") from None
     return found
 
@@ -472,7 +472,7 @@ def _index(path: Path) -> dict[str, str]:
     """Sequence of each chain by its name."""
     try:
         content = json.loads(_text(path, "the index of proteins.npz"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: not JSON ({error})") from None

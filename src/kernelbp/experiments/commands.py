@@ -20,7 +20,7 @@ INTERRUPTED = 130
 """What a shell calls a program that was stopped by Ctrl-C."""
 
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller sizes, fewer repetitions: a minute or two.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of all random numbers.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -54,7 +54,7 @@ def denoising(
     resume: Resume = False,
 ) -> None:
     """Figure 1: sunsets of 10 to 250 colours, discrete, Gaussian-mixture, particle and kernel BP."""
-    extras = {"photos": None if photos is None else str(photos)}
+    extras = {"photos": None if photos is None else str(photos.resolve())}
     _carry_out("denoising", data, quick, seed, out, resume, extras)
 
 
@@ -103,7 +103,10 @@ def protein(
         ),
     ] = None,
     window: Annotated[
-        int, typer.Option(min=1, help="Residues whose profiles are one residue's evidence.")
+        int,
+        typer.Option(
+            min=1, help="How many residues' profiles, around each residue, are its evidence; an odd number."
+        ),
     ] = 15,
     quick: Quick = False,
     seed: Seed = 0,
@@ -123,7 +126,9 @@ def papers(
             help="A .mat file, or a folder with edges.txt, texts.txt and labels.txt; else generated.",
         ),
     ] = None,
-    dimensions: Annotated[int, typer.Option(min=1, help="Of the random projection of label sets.")] = 100,
+    dimensions: Annotated[
+        int, typer.Option(min=1, help="Numbers that a set of labels is projected to (the paper's d).")
+    ] = 100,
     quick: Quick = False,
     seed: Seed = 0,
     out: Out = None,
@@ -143,24 +148,29 @@ def _carry_out(
     extras: dict[str, Any],
 ) -> None:
     from rich.console import Console
+    from rich.markup import escape
 
     from kernelbp.errors import KernelBPError
     from kernelbp.experiments.report import save, show
     from kernelbp.experiments.study import Options, Study
 
-    console = Console()
+    console, complaints = Console(), Console(stderr=True)
     folder = out or Path("results") / name
     try:
         study = Study(name, Options(folder, data, quick, seed, resume), console, extras)
         report = import_module(f"kernelbp.experiments.{name}").run(study, **extras)
-    except KernelBPError as error:
-        console.print(f"[red]Error:[/] {error}", highlight=False, soft_wrap=True)
+        page = save(report, folder)
+    except (KernelBPError, OSError) as error:
+        complaints.print(f"[red]Error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        console.print(
-            f"Stopped. What was finished is kept in {folder}: the same command with --resume goes on."
+        complaints.print(
+            f"Stopped. What was finished is kept in {escape(str(folder))}: the same command with --resume goes on.",
+            highlight=False,
+            soft_wrap=True,
         )
         raise typer.Exit(INTERRUPTED) from None
-    page = save(report, folder)
     show(report, console)
-    console.print(f"Tables, pictures and the page {page} are in {folder}", highlight=False)
+    console.print(
+        escape(f"Tables, pictures and the page {page} are in {folder}"), highlight=False, soft_wrap=True
+    )

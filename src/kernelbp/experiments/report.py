@@ -119,18 +119,22 @@ def save(report: Report, folder: Path) -> Path:
 def show(report: Report, console: Console) -> None:
     """Print tables and claims."""
     import rich.table
+    from rich.markup import escape
     from rich.text import Text
 
     for table in report.tables:
-        shown = rich.table.Table(title=table.title, caption=table.note or None, title_justify="left")
+        shown = rich.table.Table(
+            title=escape(table.title), caption=escape(table.note) or None, title_justify="left"
+        )
         for index, name in enumerate(table.columns):
-            shown.add_column(name, justify="right" if index else "left", overflow="fold")
+            shown.add_column(escape(name), justify="right" if index else "left", overflow="fold")
         for row in table.rows:
             shown.add_row(*(Text(cell(row.get(name))) for name in table.columns))
         console.print(shown)
     for claim in report.claims:
         verdict = "[green]holds[/]" if claim.holds else "[red]does not hold[/]"
-        console.print(f"{claim.what}: {claim.measured} (wanted {claim.wanted}) {verdict}", highlight=False)
+        said = escape(f"{claim.what}: {claim.measured} (wanted {claim.wanted})")
+        console.print(f"{said} {verdict}", highlight=False)
 
 
 def cell(value: Any) -> str:

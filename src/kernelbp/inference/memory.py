@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelbp.errors import TooLargeError
+from kernelbp.inference.program import padded
 from kernelbp.inference.run import MOST_ACCELERATED
 from kernelbp.inference.wiring import Wiring
 
@@ -26,7 +27,7 @@ def bytes_needed(wiring: Wiring, sizes: Sequence[int], dtype: np.dtype[Any]) -> 
     Extrapolation keeps a dozen more copies where there are up to 2^24 message values.
     """
     cells = sum(
-        (int(start[-1]) + len(nodes)) * size
+        (int(start[-1]) + len(nodes)) * padded(size)
         for start, nodes, size in zip(wiring.start, wiring.nodes, sizes, strict=True)
     )
     copies = COPIES + (13 if cells <= MOST_ACCELERATED else 0)

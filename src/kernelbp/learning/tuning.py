@@ -8,7 +8,6 @@ held-out pointwise mutual information, in nats a pair.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -101,16 +100,17 @@ def fit_smoothing(
         rows, columns, counts = _sample(held_out)
         # w(x_s)' R w(x_t) with R = B_s' J B_t over its margins: what depends on one end is made once for it.
         first, second = measures[0][rows], measures[1][columns]
-        left = [_read(first, blur, joint.sum(axis=1)) for blur in first_blurs]
+        left = (_read(first, blur, joint.sum(axis=1)) for blur in first_blurs)
         right = [_read(second, blur, joint.sum(axis=0)) for blur in second_blurs]
-        seen = [end.weights @ joint for end in left]
-        for i, j in itertools.product(range(len(left)), range(len(right))):
-            if symmetric and i != j:
-                continue
-            # A state that never occurs is as likely as not.
-            value = np.einsum("ij,ij->i", seen[i], right[j].weights) + 1 - left[i].known * right[j].known
-            mixed = (1 - shares) * value[:, None] + shares
-            scores[i, j] += counts @ np.log(np.maximum(mixed, np.finfo(np.float64).tiny))
+        for i, one in enumerate(left):
+            seen = one.weights @ joint
+            for j, other in enumerate(right):
+                if symmetric and i != j:
+                    continue
+                # A state that never occurs is as likely as not.
+                value = np.einsum("ij,ij->i", seen, other.weights) + 1 - one.known * other.known
+                mixed = (1 - shares) * value[:, None] + shares
+                scores[i, j] += counts @ np.log(np.maximum(mixed, np.finfo(np.float64).tiny))
         total += counts.sum()
     if not total:
         return Smoothing(widths or (0.0, 0.0), tried_shares[2] if mixing is None else mixing, None)

@@ -144,7 +144,7 @@ def _denoise(
     check_output(out, "--out", read, alpha=picture.alpha is not None)
     if uncertainty is not None:
         check_output(uncertainty, "--uncertainty", read)
-        if uncertainty.absolute() == out.absolute():
+        if uncertainty.resolve() == out.resolve():
             raise InputError(f"--uncertainty: {uncertainty} is the name of the clean picture too")
     shape = picture.values.shape
     missing = None if mask is None else read_mask(mask, shape, "--mask")
@@ -266,4 +266,5 @@ def _bar(title: str, total: int, console: Console) -> Iterator[Callable[[], None
         timer.cancel()
         if timer.ident is not None:
             timer.join()  # a bar that is just appearing would stay
-        bar.stop()
+        if bar.live.is_started:  # one that never appeared would leave an empty line
+            bar.stop()

@@ -83,7 +83,8 @@ def read_picture(path: Path, name: str) -> Picture:
         If it has more pixels than Pillow deems safe (``PIL.Image.MAX_IMAGE_PIXELS``).
     """
     image = _opened(path, name)
-    profile = image.info.get("icc_profile")
+    # A profile of inks says nothing about the red, green and blue that are made of them.
+    profile = None if image.mode == "CMYK" else image.info.get("icc_profile")
     if image.mode in DEEP_MODES:
         numbers = np.asarray(image).astype(np.float64)
         if numbers.min() < 0 or numbers.max() > DEEPEST:
@@ -113,7 +114,7 @@ def read_mask(path: Path, shape: tuple[int, ...], name: str) -> NDArray[np.bool_
     Raises
     ------
     InputError
-        If it is not of the given (rows, columns), or in colour.
+        If it is not of the given (rows, columns), or in colour, or has gray pixels but no white one.
     """
     mask = read_picture(path, name).values
     if mask.ndim == 3:
@@ -126,7 +127,12 @@ def read_mask(path: Path, shape: tuple[int, ...], name: str) -> NDArray[np.bool_
         raise InputError(
             f"{name}: {path} has {mask.shape[1]} x {mask.shape[0]} pixels; expected {shape[1]} x {shape[0]}, as the image has"
         )
-    return mask >= MISSING_FROM
+    missing = mask >= MISSING_FROM
+    if mask.any() and not missing.any():
+        raise InputError(
+            f"{name}: the brightest pixel of {path} is {mask.max():g} of 255; expected black, and white where pixels are missing"
+        )
+    return missing
 
 
 def read_folder(folder: Path, most: int, name: str) -> list[Picture]:
