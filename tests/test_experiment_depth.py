@@ -137,6 +137,8 @@ def test_an_empty_or_missing_folder_is_refused(loader, tmp_path):
 
 
 def test_a_foreign_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match="every: expected a whole number of at least 1, got 0"):
+        load_7scenes(tmp_path, every=0)
     with pytest.raises(InputError, match=r"Make3D .* 7-Scenes .* Middlebury"):
         depth_folder_form(tmp_path)
 

@@ -14,6 +14,12 @@ from kernelbp.experiments import Options, Study, denoisers, photographs
 from kernelbp.experiments.report import save
 
 
+def _with_one_trial(method: denoisers.Method) -> denoisers.Method:
+    return replace(
+        method, stages=[{name: values[:1] for name, values in grid.items()} for grid in method.stages[:1]]
+    )
+
+
 def _write_photographs(folder: Path, count: int, side: int = 20) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for index in range(count):
@@ -23,11 +29,8 @@ def _write_photographs(folder: Path, count: int, side: int = 20) -> None:
 
 def test_photographs_from_end_to_end(tmp_path, monkeypatch):
     # One trial each, and nothing compiled ahead: what a search does and what it takes is tested with the sunsets.
-    short = tuple(
-        replace(method, stages=[{name: values[:1] for name, values in method.stages[0].items()}])
-        for method in denoisers.RIVALS
-    )
-    monkeypatch.setattr(photographs, "RIVALS", short)
+    for name in ("RIVALS", "OURS"):
+        monkeypatch.setattr(photographs, name, tuple(map(_with_one_trial, getattr(denoisers, name))))
     monkeypatch.setattr(denoisers, "compile_all", lambda: None)
     _write_photographs(tmp_path / "photos" / "train", 3)
     _write_photographs(tmp_path / "photos" / "test", 2)

@@ -253,7 +253,23 @@ RIVALS: tuple[Method, ...] = (
 )
 OURS: tuple[Method, ...] = (
     Method("kernel BP", _paper_preset, {"paper": {"max_iterations": 30}}),
-    Method("kernel BP", _default, {"default": {}}),
+    Method(
+        "kernel BP",
+        _default,
+        {"default": {}},
+        {},
+        # What our default does without: the search discrete BP gets, mixing in place of smoothing.
+        (
+            {
+                "weighting": ("bethe", "tree-reweighted"),
+                "schedule": ("flooding", "sweep"),
+                "damping": (0.0, 0.5),
+                "max_iterations": (10, 30, 100),
+            },
+            {"mixing": (None, 0.001, 0.01, 0.05)},
+            {"damping": (0.0, 0.3, 0.5, 0.7), "max_iterations": (10, 15, 20, 30, 50)},
+        ),
+    ),
 )
 
 

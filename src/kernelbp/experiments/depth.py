@@ -50,6 +50,7 @@ from kernelbp.experiments.depth_scenes import (
     Scene,
     Sizes,
     error_of,
+    few_images,
     inner_parts,
     load,
     middle_columns,
@@ -78,6 +79,7 @@ TUNED_PART = 4
 TUNED_TOLERANCE = 1e-2
 """Settings are chosen by messages that have nearly settled."""
 PAPER_ITERATIONS, PAPER_DAMPING = 10, 0.9
+SHARED = "kernel BP, on the rivals' images"
 
 
 def run(study: Study, sizes: Sizes | None = None) -> Report:
@@ -118,6 +120,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
             for fold in folds
         ]
     )
+    few = few_images(folds, sizes.rival_images)
     others = study.finish(
         [
             Case(
@@ -127,7 +130,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
                 ),
                 {"discrete": 5, "particle": 60, "Gaussian-mixture": 60}[rival],
             )
-            for fold, rival, way in product(folds, ("discrete", "particle", "Gaussian-mixture"), WAYS)
+            for fold, rival, way in product(few, ("discrete", "particle", "Gaussian-mixture"), WAYS)
         ]
         + [
             Case(
@@ -135,7 +138,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
                 lambda f=fold: as_in_the_paper(scenes, f, sizes),  # type: ignore[misc]
                 60,
             )
-            for fold in folds
+            for fold in few
             if sizes.per_row
         ]
     )
@@ -169,7 +172,7 @@ def tune(
             scene = middle_of(scenes[i], TUNED_PART)
             said = {kind: middle_columns(word[i], TUNED_PART) for kind, word in words.items()}
             forms = all_evidence(model, bands, said, points, scales)
-            # Those of the last image are kept: the part before it is what relations were learned from, in time.
+            # Of the last part an image is kept for the rivals, whose search learns from the other parts.
             kept = {form: {"logs": found[FOR_RIVALS], "truth": scene.depth} for form, found in forms.items()}
             for kind, (number, (form, power)) in product(errors, enumerate(CHOICES)):
                 graph = softened(grid_of(bands, scene.depth.shape), points, forms[form][kind], power)
@@ -369,7 +372,7 @@ def _report(
     from kernelbp.figures.depth import depth_bars, depth_distribution, depth_maps
 
     every = [row for part in finished for result in part.values() for row in result.rows]
-    table = summary(every)
+    table = summary([*every, *_beside_rivals(every)])
     first = folds[0]
     arrays = ours[f"kernel BP, {first.name}"].arrays
     best = min(
@@ -424,7 +427,7 @@ def _report(
                 "Mean absolute error in log10 depth, mean over test images",
                 table,
                 "Wall seconds, measured in this run. The rivals get the evidence kernel BP has from "
-                f"{FOR_RIVALS}, and the same training pairs.",
+                f"{FOR_RIVALS}, and the same training pairs. They are slow: see the column of images.",
             ),
             Table("depth_images", "Every test image", every),
             Table(
@@ -437,6 +440,14 @@ def _report(
         claims=claims(table),
         settings=settings_of(sizes, form, scenes, folds, study),
     )
+
+
+def _beside_rivals(rows: Sequence[Row]) -> list[Row]:
+    """Kernel belief propagation once more, on the images that the rivals were run on, if those are not all."""
+    theirs = {row["image"] for row in rows if str(row["method"]).split(" BP")[0] in PAPER}
+    mine = [row for row in rows if row["method"] == "kernel BP" and row["evidence"] == FOR_RIVALS]
+    shared: list[Row] = [{**row, "method": SHARED} for row in mine if row["image"] in theirs]
+    return shared if len(shared) < len(mine) else []
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:
@@ -483,10 +494,10 @@ def claims(table: Sequence[Row]) -> list[Claim]:
         )
     theirs = {method: value for (method, _), value in error.items() if str(method).split(" BP")[0] in PAPER}
     least = min(theirs.values())
-    mine = error["kernel BP", FOR_RIVALS]
+    mine = error.get((SHARED, FOR_RIVALS), error["kernel BP", FOR_RIVALS])
     made.append(
         Claim(
-            f"kernel BP on {FOR_RIVALS} below every rival's with the same evidence",
+            f"kernel BP on {FOR_RIVALS} below every rival's with the same evidence, on the same images",
             f"{mine:.4f}",
             f"< {least:.4f}",
             mine < least,

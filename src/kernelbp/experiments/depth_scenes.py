@@ -72,6 +72,7 @@ class Sizes:
     particle_iterations : of particles; the paper's are 100
     tried : most settings of a rival tried in its search
     per_row : whether the paper's own preset, with a relation per row, is run too
+    rival_images : most test images the rivals and that preset are run on: they are slow
     """
 
     shrink: int = 1
@@ -88,6 +89,7 @@ class Sizes:
     particle_iterations: int = 100
     tried: int = 3
     per_row: bool = True
+    rival_images: int = 2
 
 
 FULL = Sizes()
@@ -138,6 +140,16 @@ class Fold:
     name: str
     train: tuple[int, ...]
     test: tuple[int, ...]
+
+
+def few_images(folds: Sequence[Fold], most: int) -> list[Fold]:
+    """The first folds, with no more than so many test images in all."""
+    kept: list[Fold] = []
+    for fold in folds:
+        test = fold.test[: most - sum(len(other.test) for other in kept)]
+        if test:
+            kept.append(replace(fold, test=test))
+    return kept
 
 
 def load(study: Study, sizes: Sizes) -> tuple[str, list[Scene], list[Fold]]:

@@ -429,10 +429,12 @@ def _of(result: Result, photo: int) -> float:
 
 
 def _columns(results: Mapping[str, Result], by_name: Mapping[str, Chosen]) -> list[tuple[str, str]]:
-    """What is drawn: of each method the settings with the smaller error where they were searched."""
+    """What is drawn: of each rival the settings with the smaller error where they were searched, ours as they are."""
     best: dict[str, Chosen] = {}
     for entrant in by_name.values():
         name = entrant.method.name
+        if entrant.name == "kernel BP, best found":
+            continue
         if name not in best or entrant.error < best[name].error:
             best[name] = entrant
     shown = [(name, name) for name in ("noisy", VARIATION, MEANS)]
