@@ -31,7 +31,7 @@ from kernelbp.inference.lanes import (
     where_below,
 )
 
-__all__ = ["add_logarithms", "copy_messages", "from_logarithms", "run_blocks", "to_logarithms"]
+__all__ = ["add_logarithms", "copy_messages", "from_logarithms", "run_blocks", "to_logarithms", "workspace"]
 
 Array = NDArray[Any]
 Table = NDArray[np.uint64]
@@ -43,6 +43,20 @@ AHEAD, LINE = np.uint64(6), np.uint64(16)
 """How many messages ahead are fetched, and float32 values in a line of the cache."""
 MOST_FACTORS = np.uint64(8)
 """Senders with more neighbours than this are multiplied out in logarithms."""
+
+
+def workspace(rows: int, size: int, dtype: np.dtype[Any]) -> tuple[Array, ...]:
+    """What `run_blocks` works in: for blocks of up to `rows` messages with room for `size` values each.
+
+    Made once and used again: fresh memory has to be asked for page by page, which takes longer than a small phase.
+    """
+    return (
+        np.empty(rows * size, dtype),
+        np.empty(rows * size, dtype),
+        np.zeros(rows, np.bool_),
+        np.empty(2 * size, np.float64),
+        np.empty(2 * size, np.int64),
+    )
 
 
 @jit
@@ -63,26 +77,27 @@ def run_blocks(
     floor: float,
     signed: bool,
     changes: NDArray[np.float64],
-    room: Table,
+    products: Array,
+    made: Array,
+    faint: NDArray[np.bool_],
+    logs: NDArray[np.float64],
+    counts: NDArray[np.int64],
 ) -> float:
     """Update the messages of blocks `first` ... `last`; the largest change of a value of any.
 
     Parameters
     ----------
     first, last : range of blocks
-    blocks, senders, answers, segments, targets, room : as `kernelbp.inference.program.Program`
+    blocks, senders, answers, segments, targets : as `kernelbp.inference.program.Program`
     evidence, weights, operators : flat; no weights if all are one
     messages : flat, read
     fresh : flat, written; may be `messages` where a phase does not read what it writes
     damping, floor : share of the old message kept; least value of a weighted message relative to its largest
     signed : whether values may be negative
     changes : (messages,) written: the largest change of a value of each; none if nobody asks
+    products, made, faint, logs, counts : to work in, for one thread; see `workspace`
     """
     kind = messages.dtype.type
-    products = np.empty(room[0] * room[1], messages.dtype)
-    made = np.empty(room[0] * room[1], messages.dtype)
-    faint = np.zeros(room[0], np.bool_)
-    logs, counts = np.empty(TWO * room[1], np.float64), np.empty(TWO * room[1], np.int64)
     # Messages that may be negative have no least value.
     least = spread(kind(floor if len(weights) else (-np.inf if signed else 0.0)))
     largest = 0.0

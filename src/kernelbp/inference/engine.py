@@ -52,6 +52,7 @@ class Engine:
         self._kept: tuple[Sequence[Phase], Program] | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._fresh: NDArray[Any] | None = None
+        self._workspaces: dict[int, tuple[NDArray[Any], ...]] = {}
         self.messages, self._evidence, self._weights = state.messages, state.evidence, state.weights
         if self.compiled:
             sizes = [messages.shape[1] for messages in state.messages]
@@ -141,22 +142,23 @@ class Engine:
             cut, following = program.cuts[phase], program.cuts[phase + 1]
             if cut < first or following > last:
                 continue
-            found = [self._call(program, begin, cut, fresh, damping, changes)]
+            found = [self._call(0, program, begin, cut, fresh, damping, changes)]
             shares = np.linspace(cut, following, self._n_jobs + 1).astype(np.int64).tolist()
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self._n_jobs - 1)
             others = [
-                self._threads.submit(self._call, program, low, high, fresh, damping, changes)
-                for low, high in pairwise(shares[1:])
+                self._threads.submit(self._call, thread, program, low, high, fresh, damping, changes)
+                for thread, (low, high) in enumerate(pairwise(shares[1:]), start=1)
             ]
-            found.append(self._call(program, shares[0], shares[1], fresh, damping, changes))
+            found.append(self._call(0, program, shares[0], shares[1], fresh, damping, changes))
             found += [other.result() for other in others]
             largest = max(largest, *found)
             begin = following
-        return max(largest, self._call(program, begin, last, fresh, damping, changes))
+        return max(largest, self._call(0, program, begin, last, fresh, damping, changes))
 
     def _call(
         self,
+        thread: int,
         program: Program,
         first: int,
         last: int,
@@ -186,9 +188,19 @@ class Engine:
             FLOORS[messages.dtype],
             self.state.signed,
             changes,
-            program.room,
+            *self._workspace(thread, program),
         )
         return largest
+
+    def _workspace(self, thread: int, program: Program) -> tuple[NDArray[Any], ...]:
+        """A thread's own, made anew if a program needs more than those before it."""
+        from kernelbp.inference.compiled import workspace
+
+        rows, size = (int(count) for count in program.room)
+        held = self._workspaces.get(thread)
+        if held is None or len(held[0]) < rows * size or len(held[2]) < rows or len(held[3]) < 2 * size:
+            held = self._workspaces[thread] = workspace(rows, size, self.messages.values.dtype)
+        return held
 
 
 def _laid_out(
