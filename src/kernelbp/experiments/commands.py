@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,8 @@ reproduce = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+WIDE = 160
+"""Letters of a line where the output is not a terminal."""
 INTERRUPTED = 130
 """What a shell calls a program that was stopped by Ctrl-C."""
 
@@ -154,7 +157,9 @@ def _carry_out(
     from kernelbp.experiments.report import save, show
     from kernelbp.experiments.study import Options, Study
 
-    console, complaints = Console(), Console(stderr=True)
+    # Into a file or a pipe lines may be long; a table cut to 80 letters is hard to read.
+    console = Console(width=None if sys.stdout.isatty() else WIDE)
+    complaints = Console(stderr=True)
     folder = out or Path("results") / name
     try:
         study = Study(name, Options(folder, data, quick, seed, resume), console, extras)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Claim", "Picture", "Report", "Table", "save", "show"]
 
 PAGE = "index.html"
+MOST_SHOWN = 40
+"""Rows of a table that is printed; longer ones are for the files."""
 RESOLUTION = 110
 """Dots per inch of a PNG."""
 PACKAGES = ("numpy", "scipy", "scikit-learn", "scikit-image", "numba", "matplotlib")
@@ -123,6 +125,11 @@ def show(report: Report, console: Console) -> None:
     from rich.text import Text
 
     for table in report.tables:
+        if len(table.rows) > MOST_SHOWN:
+            console.print(
+                f"{escape(table.title)}: {len(table.rows)} rows, in {escape(table.name)}.csv", highlight=False
+            )
+            continue
         shown = rich.table.Table(
             title=escape(table.title), caption=escape(table.note) or None, title_justify="left"
         )
