@@ -76,7 +76,7 @@ MOST_ON_MAP = 40_000
 SHARPNESS = 80.0
 """Concentration of the windows beliefs are smoothed with for drawing, a tenth of a radian wide."""
 SHOWN = (0.1, 0.5, 0.8, 0.97)
-"""Residues whose belief is drawn, by their rank in uncertainty within their chain."""
+"""Residues whose belief is drawn, by their rank in entropy within their chain."""
 
 ONE, WINDOW, BOOSTED, NETWORKS = (
     "one residue, linear",
@@ -746,7 +746,7 @@ def _for_map(chains: Sequence[Chain]) -> dict[str, Array]:
 
 
 def _for_beliefs(beliefs: Any, test: Sequence[Chain]) -> dict[str, Array]:
-    """Beliefs of some residues of the first test chain, from sharp to spread."""
+    """Beliefs of some residues of the first test chain, by their entropy."""
     chain = test[0]
     size = int(chain.known.sum())
     order = np.argsort(beliefs.entropy()[:size])
@@ -994,7 +994,7 @@ def _pictures(found: Mapping[str, Result], rows: Sequence[Row], compared: Sequen
                 [f"residue {number + 1}" for number in source["belief residue"]],
             ),
             "Left: where the directions of residues lie, theta against omega (as in the paper's Figure 3a). Right: beliefs of four residues of one "
-            f"test chain, from certain to uncertain (kernel BP on {said}); the cross is the truth, the circle the mean of the belief.",
+            f"test chain (kernel BP on {said}); the cross is the truth, the circle the mean of the belief.",
         )
     ]
     bars: dict[str, dict[str, list[tuple[int, float]]]] = {}
