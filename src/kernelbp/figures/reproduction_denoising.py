@@ -120,7 +120,7 @@ def curves(
         else:
             axes.set_yscale("log")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=10)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=10)
     return figure
 
 

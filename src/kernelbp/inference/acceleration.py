@@ -20,7 +20,7 @@ __all__ = ["Anderson"]
 
 Array = NDArray[Any]
 
-MEMORY = 5
+MEMORY = 6
 """Iterations remembered."""
 WARM_UP = 3
 """Iterations run plainly before the first leap, and after one that was taken back."""
@@ -121,6 +121,7 @@ class Anderson:
                 compiled.from_logarithms(part, messages, self._floor)
             else:
                 part -= part.max(axis=1, keepdims=True)
+                if self._floor:
+                    np.maximum(part, np.log(self._floor), out=part)
                 np.exp(part, out=messages)
-                np.maximum(messages, self._floor, out=messages)
         self._before = logarithms

@@ -170,15 +170,16 @@ def from_logarithms(logarithms: Array, messages: Array, floor: float) -> None:
     """Messages (n, q) with these logarithms, which are shifted so that the largest of each is zero."""
     rows, size = np.uint64(messages.shape[0]), np.uint64(messages.shape[1])
     logs, flat = logarithms.reshape(-1), messages.reshape(-1)
-    least = spread(messages.dtype.type(floor))
-    # Of what is left of the range of the type, which `exponential` does not leave.
+    # Nothing below the floor, or below what `exponential` can make.
     lowest = spread(messages.dtype.type(-120.0 if messages.itemsize == 4 else -600.0))
+    if floor > 0:
+        lowest = larger(lowest, logarithm(spread(messages.dtype.type(floor))))
     for i in range(rows):
         shift = spread(_largest(logs, i * size, size, False))
         for j in range(i * size, (i + ONE) * size, EIGHT):
             moved = larger(load(logs, j) - shift, lowest)
             store(logs, j, moved)
-            store(flat, j, larger(exponential(moved), least))
+            store(flat, j, exponential(moved))
 
 
 @jit
