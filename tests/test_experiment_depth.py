@@ -278,7 +278,7 @@ def test_the_graph_repairs_a_predictor_that_is_wrong_at_single_patches():
     rng = np.random.default_rng(0)
     words = {i: s.depth + 0.4 * (rng.random(s.depth.shape) < 0.2) for i, s in enumerate(scenes)}
     bands = np.arange(6) // 2
-    model = depth_model.learn(bands, scenes[:4], {"MLP": [words[i] for i in range(4)]}, SIZES.states)
+    model = depth_model.learn(bands, scenes[:4], {"MLP": [words[i] for i in range(4)]}, SIZES)
     points = depth_model.points_of(scenes[:4])
     logs = depth_model.evidence_of(model, bands, "MLP", words[4], points)
     graph = depth_model.softened(depth_model.grid_of(bands, (6, 9)), points, logs, 1.0)
@@ -292,7 +292,7 @@ def test_evidence_without_neighbours_is_what_the_model_reads_itself():
     rng = np.random.default_rng(1)
     words = [s.depth + 0.1 * rng.standard_normal(s.depth.shape) for s in scenes]
     bands = np.arange(6) // 3
-    model = depth_model.learn(bands, scenes, {"MLP": words}, SIZES.states)
+    model = depth_model.learn(bands, scenes, {"MLP": words}, SIZES)
     points = depth_model.points_of(scenes)
     alone = kb.Graph.from_edges([], variables=[f"depth {band}" for band in np.repeat(bands, 9)])
     handed = depth_model.softened(

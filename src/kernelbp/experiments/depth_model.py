@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.errors import ConvergenceWarning, InputError
-from kernelbp.experiments.depth_scenes import Scene
+from kernelbp.experiments.depth_scenes import Scene, Sizes
 from kernelbp.graph import Graph
 from kernelbp.kernels import Gaussian
 from kernelbp.model import Model, Relation
@@ -172,12 +172,12 @@ def median_of(beliefs: Any, graph: Graph, shape: tuple[int, int]) -> Matrix:
 
 
 def learn(
-    bands: Indices, scenes: Sequence[Scene], words: Mapping[str, Sequence[Matrix]], states: int | None
+    bands: Indices, scenes: Sequence[Scene], words: Mapping[str, Sequence[Matrix]], sizes: Sizes
 ) -> Model:
-    """Our model with all its settings by default, but for the number of states if that is given."""
+    """Our model with all its settings by default, but for the number of states."""
     variables, relations = parts_of(bands)
     add_words(variables, relations, bands, list(words))
-    return Model(variables, relations, budget=states).fit(pairs_of(bands, scenes, words))
+    return Model(variables, relations, budget=sizes.states).fit(pairs_of(bands, scenes, words))
 
 
 def points_of(scenes: Sequence[Scene]) -> Matrix:

@@ -125,15 +125,9 @@ def _searched(
         float(row["power"] or 0) for row in tuned.rows if row["chosen"] and row["evidence"] == FOR_RIVALS
     )
     best: tuple[float, dict[str, Any], float] = (np.inf, settings, 1.0)
-    model: Any = None
     for changed in TRIED[rival][: sizes.tried]:
         options = {**settings, **changed}
-        if model is None or rival == "discrete":
-            model = _rival(rival, options, bands, known)
-        else:
-            # What they learn does not depend on these, and learning takes longest.
-            for name in changed.keys() - OF_INFER:
-                setattr(model, name, changed[name])
+        model = _rival(rival, options, bands, known)
         # A search need not run as long as a test.
         short = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
         asked = {name: value for name, value in options.items() if name in OF_INFER} | {

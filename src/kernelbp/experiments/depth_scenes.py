@@ -66,14 +66,13 @@ class Sizes:
     patches : most patches a predictor is trained on
     rounds, epochs : of boosting, of the neural network
     bands : of rows that share their relations
-    states : support points of each band's depth; None for the library's own choice
-    tuned_states : the same while settings are chosen, for speed
+    states : support points of each band's depth
     tuned : training images on which settings are chosen
     iterations : of Gaussian-mixture and discrete belief propagation
     particle_iterations : of particles; the paper's are 100
     tried : most settings of a rival tried in its search
     per_row : whether the paper's own preset, with a relation per row, is run too
-    rival_images : most test images the slow rivals and that preset are run on
+    rival_images : most test images the rivals and that preset are run on: they are slow
     """
 
     shrink: int = 1
@@ -84,8 +83,7 @@ class Sizes:
     rounds: int = 50
     epochs: int = 20
     bands: int = 12
-    states: int | None = None
-    tuned_states: int = 32
+    states: int = 32
     tuned: int = 2
     iterations: int = 10
     particle_iterations: int = 100
@@ -104,7 +102,6 @@ QUICK = Sizes(
     rounds=30,
     bands=6,
     states=24,
-    tuned_states=24,
     tuned=1,
     particle_iterations=20,
 )
@@ -118,7 +115,6 @@ TINY = Sizes(
     epochs=3,
     bands=2,
     states=12,
-    tuned_states=12,
     tuned=1,
     iterations=2,
     particle_iterations=3,
