@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from paper_preset import AUTHORS_BY_COLORS, NOISE, image, noisy_copy, problem
 
 import kernelbp as kb
+from kernelbp.experiments.photographs import psnr
 from kernelbp.figures import root_mean_square_error
 
 Image = NDArray[np.float64]
@@ -365,8 +366,3 @@ def score(beliefs: kb.Beliefs, clean: Image) -> tuple[float, float, int, bool, f
         beliefs.converged,
         float(((flat >= low) & (flat <= high)).mean()),
     )
-
-
-def psnr(estimate: Image, clean: Image) -> float:
-    """Peak signal-to-noise ratio in decibels, for values 0 to 255."""
-    return float(10 * np.log10(255**2 / np.mean((np.clip(estimate, 0, 255) - clean) ** 2)))

@@ -15,6 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from kernelbp.experiments.photographs import psnr
 from kernelbp.photographs import denoise
 from kernelbp.photographs.files import read_folder
 
@@ -73,11 +74,6 @@ def measure(clean: np.ndarray, sigma: float, seed: int) -> tuple[float, ...]:
         error / float(np.sqrt(np.mean(found.std**2))),
         seconds,
     )
-
-
-def psnr(estimate: np.ndarray, clean: np.ndarray) -> float:
-    """Peak signal-to-noise ratio in decibels, for values 0 to 255."""
-    return float(10 * np.log10(255**2 / np.mean((np.clip(estimate, 0, 255) - clean) ** 2)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 
 import kernelbp as kb
 from kernelbp.errors import InputError
-from kernelbp.experiments import Options, Report, Study, approximation
+from kernelbp.experiments import Options, Report, Study, approximation, denoisers
 from kernelbp.experiments.report import save
 from kernelbp.learning.conditionals import Conditional
 from kernelbp.speed.updates import in_part
@@ -82,10 +82,10 @@ def test_image_comes_from_the_files_only_at_their_sizes(tmp_path):
     study = Study("approximation", Options(tmp_path / "out", data=tmp_path))
     # 50 x 50 pixels do not fall on pixels of a 300 x 300 file.
     np.testing.assert_array_equal(
-        approximation._image(study, 100, 50), kb.datasets.sunset(100, 50, noise=0.0)[0]
+        denoisers.paper_image(study, 100, 50), kb.datasets.sunset(100, 50, noise=0.0)[0]
     )
     with pytest.raises(InputError, match=r"source100\.pgm"):
-        approximation._image(study, 100, 100)
+        denoisers.paper_image(study, 100, 100)
 
 
 def test_seconds_of_some_messages_are_scaled_to_all():

@@ -132,7 +132,7 @@ def test_missing_image_is_named(tmp_path):
 def test_drawn_sunsets_are_the_papers_files(tmp_path):
     study = Study("denoising", Options(tmp_path, data=PAPERS_IMAGES))
     for colors in denoising.FULL.colors:
-        loaded = denoising._image(study, colors, 100)
+        loaded = denoisers.paper_image(study, colors, 100)
         np.testing.assert_array_equal(loaded, kb.datasets.sunset(colors, 100, noise=0.0)[0])
 
 

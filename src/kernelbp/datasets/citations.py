@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelbp.datasets._mat5 import read_tables
+from kernelbp.datasets._paths import as_folder, as_path
 from kernelbp.errors import InputError
 from kernelbp.values import is_number, is_whole
 
@@ -105,10 +106,7 @@ def load_citations_mat(path: str | os.PathLike[str]) -> CitationNetwork:
     ...     print(load_citations_mat(path))
     CitationNetwork(3 papers, 2 citations, 2 words, 2 labels)
     """
-    try:
-        file = Path(path)
-    except TypeError as error:
-        raise InputError(f"path: expected a path, got {type(path).__name__}") from error
+    file = as_path(path, "path")
     found = read_tables(file, _MAT_NAMES, most_bytes=_MOST_BYTES)
     papers = found["network"].shape[0]
     _check_sizes(file, papers, found["attrb"].shape[1], found["group"].shape[1])
@@ -175,14 +173,7 @@ def load_citations_text(folder: str | os.PathLike[str]) -> CitationNetwork:
     >>> network, [sorted(labels) for labels in network.labels]
     (CitationNetwork(3 papers, 2 citations, 5 words, 2 labels), [[0], [0, 1], []])
     """
-    try:
-        directory = Path(folder)
-    except TypeError as error:
-        raise InputError(f"folder: expected a path, got {type(folder).__name__}") from error
-    if not directory.is_dir():
-        raise InputError(
-            f"folder: expected a folder with {', '.join(_TEXT_FILES)}, got {str(directory)!r}, which is none"
-        )
+    directory = as_folder(folder, ", ".join(_TEXT_FILES))
     number: dict[str, int] = {}
     texts: list[str] = []
     for file, line, parts in _lines(directory / "texts.txt", "an id, a tab and a text", "\t"):
@@ -446,10 +437,7 @@ class _Grouped:
 
 
 def _as_file(path: str | os.PathLike[str], expected: str) -> Path:
-    try:
-        file = Path(path)
-    except TypeError as error:
-        raise InputError(f"path: expected a path, got {type(path).__name__}") from error
+    file = as_path(path, "path")
     if not file.is_file():
         raise InputError(f"{file}: no such file; expected {expected}")
     if file.stat().st_size > _MOST_BYTES:

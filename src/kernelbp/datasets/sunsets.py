@@ -6,11 +6,11 @@ import math
 import operator
 import os
 from numbers import Real
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelbp.datasets._paths import as_folder
 from kernelbp.datasets._pgm import read_plain_pgm
 from kernelbp.errors import InputError
 
@@ -29,7 +29,7 @@ _SMALLEST_SIZE = 10
 _FEWEST_COLORS, _MOST_COLORS = 2, _WHITE + 1
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 0.01, 10.0
 # Sizes whose pixels fall on pixels of the file: every k-th, from the middle one of the first k, so k is odd.
-_FILE_SIZES = tuple(
+FILE_SIZES = tuple(
     size
     for size in range(_REFERENCE_SIZE, _SMALLEST_SIZE - 1, -1)
     if _REFERENCE_SIZE % size == 0 and _REFERENCE_SIZE // size % 2 == 1
@@ -164,18 +164,11 @@ def load_sunset(folder: str | os.PathLike[str], colors: int = 100, size: int = 1
     """
     colors = _as_colors(colors)
     size = _as_integer("size", size, _SMALLEST_SIZE, _REFERENCE_SIZE)
-    if size not in _FILE_SIZES:
+    if size not in FILE_SIZES:
         raise InputError(
-            f"size: expected one of {', '.join(map(str, _FILE_SIZES))} for an image from a file, got {size}"
+            f"size: expected one of {', '.join(map(str, FILE_SIZES))} for an image from a file, got {size}"
         )
-    try:
-        directory = Path(folder)
-    except TypeError as error:
-        raise InputError(f"folder: expected a path, got {type(folder).__name__}") from error
-    if not directory.is_dir():
-        raise InputError(
-            f"folder: expected a folder with the paper's images, got {str(directory)!r}, which is none"
-        )
+    directory = as_folder(folder, "the paper's images")
 
     image = read_plain_pgm(
         directory / f"source{colors}.pgm", shape=(_REFERENCE_SIZE, _REFERENCE_SIZE), maximum=_WHITE

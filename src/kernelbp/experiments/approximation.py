@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.datasets import SUNSET_COLORS, load_sunset, sunset
-from kernelbp.experiments.denoisers import NOISE, Training, grid_of, parts, with_noise
+from kernelbp.datasets import SUNSET_COLORS
+from kernelbp.experiments.denoisers import NOISE, Training, grid_of, paper_image, parts, with_noise
 from kernelbp.experiments.report import Claim, Picture, Report, Table
 from kernelbp.experiments.study import Case, Result, Study
 from kernelbp.figures import root_mean_square_error
@@ -94,14 +94,6 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
 # ---------------------------------------------------------------------- load, learn, infer, score
 
 
-def _image(study: Study, colors: int, side: int) -> Image:
-    """From the paper's file where it has pixels at this size; else the same picture drawn."""
-    data = study.options.data
-    if data is None or 300 % side or not 300 // side % 2:
-        return sunset(colors, side, noise=0.0)[0]
-    return load_sunset(data, colors, side)
-
-
 def _case(study: Study, sizes: Sizes, side: int, colors: int, epsilon: float) -> Case:
     name = f"{side} x {side}, {colors} colours, eps {epsilon:g}"
     seconds = (side / 100) ** 2 * sizes.draws * sizes.iterations / 30 * (1 + 0.06 * min(colors, 150))
@@ -143,7 +135,7 @@ def _compare(study: Study, sizes: Sizes, side: int, colors: int, epsilon: float)
     Errors are those of pairs merged where they are equal, which gives the same messages (a test of the library holds
     that). Seconds are of both: pairs kept apart as in the paper, and merged.
     """
-    clean = _image(study, colors, side)
+    clean = paper_image(study, colors, side)
     pairs = _training(study, clean, colors)
     merged = Model.paper(*parts(), residual=epsilon).fit(pairs)
     apart = Model.paper(*parts(), residual=epsilon, merge=False).fit(pairs)
@@ -172,7 +164,7 @@ def _full(study: Study, sizes: Sizes) -> Result:
 
     Of the operator timed only its size is real: to make it takes minutes, and does not change the time of a message.
     """
-    clean = _image(study, sizes.full_colors, sizes.full_side)
+    clean = paper_image(study, sizes.full_colors, sizes.full_side)
     pairs = _training(study, clean, sizes.full_colors)
     model = Model.paper(*parts(), residual=FULL_EPSILON).fit(pairs)
     error, image = _errors(study, sizes, model, clean, sizes.full_colors, "full")

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp import rivals
-from kernelbp.datasets import grid_pairs, sunset
+from kernelbp.datasets import grid_pairs, load_sunset, sunset
+from kernelbp.datasets.sunsets import FILE_SIZES
 from kernelbp.errors import ConvergenceWarning
-from kernelbp.experiments.study import Case, Result, Row
+from kernelbp.experiments.study import Case, Result, Row, Study
 from kernelbp.figures import root_mean_square_error
 from kernelbp.graph import Graph
 from kernelbp.kernels import Gaussian
@@ -43,6 +44,7 @@ __all__ = [
     "grid_of",
     "limited",
     "measure",
+    "paper_image",
     "parts",
     "search_case",
     "with_noise",
@@ -59,6 +61,14 @@ NOISE = 30.0
 ESTIMATES: tuple[Estimate, ...] = ("mean", "mode")
 OF_INFER = frozenset({"weighting", "schedule", "max_iterations", "tolerance", "damping", "seed"})
 """Settings that go to `infer`; the others go to the constructor."""
+
+
+def paper_image(study: Study, colors: int, side: int) -> Image:
+    """From the paper's file, where files are given and have pixels at this size; else the same picture drawn."""
+    data = study.options.data
+    if data is None or side not in FILE_SIZES:
+        return sunset(colors, side, noise=0.0)[0]
+    return load_sunset(data, colors, side)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.datasets import SUNSET_COLORS, load_sunset, sunset
+from kernelbp.datasets import SUNSET_COLORS, sunset
 from kernelbp.experiments.denoisers import (
     ESTIMATES,
     NOISE,
@@ -24,6 +24,7 @@ from kernelbp.experiments.denoisers import (
     chosen,
     limited,
     measure,
+    paper_image,
     search_case,
     with_noise,
     written,
@@ -104,7 +105,7 @@ def run(study: Study, photos: str | None = None, sizes: Sizes | None = None) -> 
         return photographs.run(study, Path(photos))
     sizes = sizes or (QUICK if study.options.quick else FULL)
     methods = [limited(method, sizes.iterations) for method in (*RIVALS, *OURS)]
-    images = {colors: _image(study, colors, sizes.side) for colors in sizes.colors}
+    images = {colors: paper_image(study, colors, sizes.side) for colors in sizes.colors}
 
     tried = study.finish(_searches(study, methods, sizes))
     entrants = chosen([row for result in tried.values() for row in result.rows], methods)
@@ -120,12 +121,6 @@ def run(study: Study, photos: str | None = None, sizes: Sizes | None = None) -> 
 
 
 # ---------------------------------------------------------------------- load, learn, infer, score
-
-
-def _image(study: Study, colors: int, side: int) -> Image:
-    """The paper's image from its file, if there are files; else the same pixels drawn."""
-    data = study.options.data
-    return sunset(colors, side, noise=0.0)[0] if data is None else load_sunset(data, colors, side)
 
 
 def _searches(study: Study, methods: Sequence[Method], sizes: Sizes) -> list[Case]:
