@@ -155,6 +155,7 @@ def load_sunset(folder: str | os.PathLike[str], colors: int = 100, size: int = 1
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     raster = " ".join(["255"] * 300 * 150 + ["0"] * 300 * 150)
     ...     written = Path(folder, "source2.pgm").write_text("P2 300 300 255 " + raster)
