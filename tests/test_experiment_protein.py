@@ -6,6 +6,7 @@ import builtins
 import itertools
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,26 @@ from kernelbp.datasets import (
     protein_chains,
 )
 from kernelbp.errors import InputError
-from kernelbp.experiments import protein
+from kernelbp.experiments import protein, protein_rivals
 from kernelbp.experiments.local_predictors import ReadyClassifier, ReadyRegressor, cross_fitted
+from kernelbp.experiments.protein_chains import (
+    Chain,
+    Data,
+    Fold,
+    Sizes,
+    chain_of,
+    cosines,
+    deal,
+    directions_of,
+    graph_of,
+    windows_of,
+)
+from kernelbp.experiments.protein_evidence import BOOSTED, NETWORKS, ONE, WINDOW, linear
+from kernelbp.experiments.protein_report import ALONE, CHAIN, EVIDENCE, PLAIN
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Study
 
-TINY = protein.Sizes(
+TINY = Sizes(
     chains=8,
     length=25,
     tuning=2,
@@ -504,9 +519,9 @@ def study(folder: Path, *, resume: bool = False, data: Path | None = None) -> St
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     folder = tmp_path_factory.mktemp("protein")
     few = {"n_particles": 5, "resample_every": 1, "mcmc_steps": 2}
-    trials = {name: (few, 2, evidence) for name, (_, _, evidence) in protein.PARTICLE_TRIALS.items()}
+    trials = {name: (few, 2, evidence) for name, (_, _, evidence) in protein_rivals.PARTICLE_TRIALS.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(protein, "PARTICLE_TRIALS", trials)
+        patch.setattr(protein_rivals, "PARTICLE_TRIALS", trials)
         return folder, protein.run(study(folder), 3, sizes=TINY)
 
 
@@ -515,8 +530,8 @@ def test_experiment_runs_from_end_to_end_and_is_saved(finished, tmp_path):
     tables = {table.name: table for table in report.tables}
     assert set(tables) == {"summary", "particles", "particle_settings", "folds"}
     methods = {(row["evidence"], row["method"]) for row in tables["summary"].rows}
-    for evidence in (protein.ONE, protein.WINDOW, protein.BOOSTED, protein.NETWORKS):
-        for method in (protein.ALONE, protein.EVIDENCE, protein.CHAIN, protein.WEIGHTED):
+    for evidence in (ONE, WINDOW, BOOSTED, NETWORKS):
+        for method in (ALONE, EVIDENCE, PLAIN, CHAIN):
             assert (evidence, method) in methods
     assert all(-1 <= row["mean cosine"] <= 1 for row in tables["folds"].rows)
     page = save(report, tmp_path)
@@ -541,35 +556,69 @@ def test_resumed_experiment_repeats_no_work(finished, monkeypatch):
 def test_no_chain_is_both_trained_on_and_tested_and_entries_stay_together():
     names = [f"{k:04d}{letter}" for k in range(30) for letter in "AB"]
     blank = np.zeros((2, 3))
-    chains = [protein.Chain(name, blank, np.zeros((2, 20)), np.ones(2, bool)) for name in names]
-    folds = protein.deal(chains, 10, np.random.default_rng(0))
+    chains = [Chain(name, blank, np.zeros((2, 20)), np.ones(2, bool)) for name in names]
+    folds = deal(chains, 10, np.random.default_rng(0))
     assert (folds[0::2] == folds[1::2]).all()
     assert (np.bincount(folds, minlength=10) == 6).all()
-    fold = protein.Fold(protein.Data(chains, False), folds, 3, 15, TINY, 0)
+    fold = Fold(Data(chains, False), folds, 3, 15, TINY, 0)
     assert len(fold.test) == 6 and not set(map(id, fold.train)) & set(map(id, fold.test))
+
+
+def test_the_weight_of_edges_is_fitted_on_chains_that_neither_learn_nor_are_tested(monkeypatch):
+    made, _ = protein_chains(12, length=20, seed=0)
+    chains = [chain_of(p) for p in made]
+    folds = deal(chains, 4, np.random.default_rng(0))
+    sizes = replace(TINY, chains=12, tuning=3)
+    fold = Fold(Data(chains, True), folds, 1, 3, sizes, 0)
+    kind = linear(fold, WINDOW, 3)
+    learned, asked = [], []
+    learn, infer = protein.learn, protein.infer
+
+    def learning(train: Any, readings: Any, **settings: Any) -> kb.Model:
+        learned.append((train, readings))
+        return learn(train, readings, **settings)
+
+    def inferring(model: Any, graph: Any, weight: float) -> Any:
+        asked.append((graph, weight))
+        return infer(model, graph, weight)
+
+    monkeypatch.setattr(protein, "learn", learning)
+    monkeypatch.setattr(protein, "infer", inferring)
+    weight = protein.fitted_weights(fold, [kind])[kind.name]
+    ((train, readings),) = learned
+    used, tuned = {id(chain) for chain in train}, {id(chain) for chain in fold.tuning}
+    assert len(tuned) == 3 and not used & tuned and not (used | tuned) & set(map(id, fold.test))
+    assert used | tuned == set(map(id, fold.train))
+    np.testing.assert_array_equal(readings[kind.name][1], windows_of(fold.rest, 3))
+    assert all(graph.n_nodes == 3 * 20 for graph, _ in asked)
+    # The weight of the highest score among those tried.
+    model = learn(*learned[0])
+    truth = directions_of(fold.tuning)
+    scores = [cosines(infer(model, *trial).mean(), truth).mean() for trial in asked]
+    assert [w for _, w in asked] == list(protein.WEIGHTS) and weight == protein.WEIGHTS[np.argmax(scores)]
 
 
 def test_windows_hold_the_profiles_around_each_known_residue():
     profile = np.arange(100.0).reshape(5, 20)
     known = np.array([False, True, True, False, True])
-    chain = protein.Chain("1aaaA", np.full((5, 3), 0.5), profile, known)
-    found = protein.windows_of([chain], 3)
+    chain = Chain("1aaaA", np.full((5, 3), 0.5), profile, known)
+    found = windows_of([chain], 3)
     assert found.shape == (3, 60)
     np.testing.assert_array_equal(found[0], profile[0:3].ravel())
     np.testing.assert_array_equal(found[2], np.concatenate([profile[3], profile[4], np.zeros(20)]))
-    graph = protein.graph_of([chain, chain])
+    graph = graph_of([chain, chain])
     assert graph.n_nodes == 6 and graph.edges.tolist() == [[0, 1], [3, 4]]
 
 
 def test_kernel_bp_comes_within_two_percent_of_the_exact_answer():
     train, process = protein_chains(50, length=80, seed=0)
     test, _ = protein_chains(20, length=100, seed=1)
-    chains, seen = [protein._chain(p) for p in train], [protein._chain(p, process) for p in test]
-    model = protein.learn(chains, {"one": ("posterior", protein.windows_of(chains, 1).astype(float))})
-    graph = protein.graph_of(seen).observe("one", protein.windows_of(seen, 1).astype(float))
-    truth = protein.directions_of(seen)
-    exact = protein.cosines(np.concatenate([chain.exact for chain in seen]), truth).mean()
-    assert protein.cosines(model.infer(graph).mean(), truth).mean() >= 0.98 * exact
+    chains, seen = [chain_of(p) for p in train], [chain_of(p, process) for p in test]
+    model = protein.learn(chains, {"one": ("posterior", windows_of(chains, 1).astype(float))})
+    graph = graph_of(seen).observe("one", windows_of(seen, 1).astype(float))
+    truth = directions_of(seen)
+    exact = cosines(np.concatenate([chain.exact for chain in seen]), truth).mean()
+    assert cosines(model.infer(graph).mean(), truth).mean() >= 0.98 * exact
 
 
 def test_members_speak_only_about_chains_they_have_not_seen():
