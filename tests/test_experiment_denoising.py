@@ -27,7 +27,7 @@ ENTRANTS = {
     ("Gaussian BP", "best found"),
     ("kernel BP", "paper"),
     ("kernel BP", "default"),
-    ("kernel BP", "best found"),
+    ("kernel BP", "pairs only"),
 }
 PAPERS_IMAGES = Path(__file__).parents[2] / "shared" / "data" / "sunset"
 
