@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kernelbp import Graph, Relation
-from kernelbp.inference import compiled, engine
+from kernelbp.inference import compiled, engine, program
 from kernelbp.inference.compiled import MOST_FACTORS
 from kernelbp.inference.engine import Engine
 from kernelbp.inference.schedules import make_plan
@@ -223,20 +223,59 @@ def test_a_message_that_says_nothing_becomes_ones(weighted):
     assert changes == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("weighted", ["", "some halves"])
+def test_nodes_that_have_heard_nothing_new_rest(monkeypatch, damping, weighted):
+    monkeypatch.setattr(engine, "MANY", 0)
+    monkeypatch.setattr(program, "BLOCK_CELLS", 200)
+    slept = 0
+    for seed in range(3):
+        wiring = wire(graph_of_all_degrees(seed), RELATIONS, np.empty(0, dtype=np.intp))
+        fast = random_state(wiring, seed, np.float64, signed=False, weighted=weighted)
+        plain = copied(fast)
+        source, target = wiring.ends
+        plan = make_plan("sweep", wiring, sum(map(len, wiring.nodes)), None)
+        pending, changes = np.zeros(wiring.n_messages), np.zeros(wiring.n_messages)
+        group = next(plan.iteration(changes, complete=True))
+        running = Engine(fast, wiring, 2, plan.ranks)
+        assert running.rests
+        enough = 0.0
+        with running.running():
+            for _ in range(4):
+                running.update(group, damping, changes, enough)
+                for phase in group:
+                    news = np.zeros(wiring.n_messages)
+                    np.maximum.at(news, target, pending)  # by node, of which there are fewer than messages
+                    sent = phase.messages[news[source[phase.messages]] >= enough]
+                    slept += len(phase.messages) - len(sent)
+                    if len(sent):
+                        pending[np.isin(target, source[sent])] = 0.0
+                        update_plainly(plain, wiring.phase(sent), damping, changes)
+                        pending[sent] += changes[sent]
+                        pending[wiring.reverse[sent]] += changes[sent] * damping / (1 - damping)
+                enough = float(np.median(pending[pending > 0]))
+        for one, other in zip(fast.messages, plain.messages, strict=True):
+            assert np.allclose(one, other, rtol=1e-9, atol=1e-9)
+    assert slept > 100
+
+
+@pytest.mark.parametrize("rests", [False, True])
 @pytest.mark.parametrize("weighted", ["", "some halves"])
 @pytest.mark.parametrize("schedule", ["auto", "flooding", "sweep"])
-def test_any_number_of_threads_gives_the_same_bits(schedule, weighted):
+def test_any_number_of_threads_gives_the_same_bits(monkeypatch, schedule, weighted, rests):
+    monkeypatch.setattr(engine, "MANY", 0)
     graph = Graph.grid((60, 61), variable="x", relation="same")
     wiring = wire(graph, RELATIONS, np.empty(0, dtype=np.intp))
     results = []
     for n_jobs in (1, 2, 3):
         state = random_state(wiring, 0, np.float32, signed=False, weighted=weighted)
-        changes, running = np.zeros(wiring.n_messages), Engine(state, wiring, n_jobs)
         plan = make_plan(schedule, wiring, graph.n_nodes, graph.shape)
+        changes, running = np.zeros(wiring.n_messages), Engine(state, wiring, n_jobs, plan.ranks)
+        assert running.rests == (schedule == "auto")
         with running.running():
-            for _ in range(3):
+            for iteration in range(3):
                 for group in plan.iteration(changes, complete=True):
-                    running.update(group, 0.0, changes)
+                    running.update(group, 0.0, changes, (0.3 if iteration else 0.0) if rests else None)
         results.append((state.messages.values, changes))
     assert np.array_equal(results[0][0], results[1][0]) and np.array_equal(results[0][0], results[2][0])
     assert np.array_equal(results[0][1], results[1][1]) and np.array_equal(results[0][1], results[2][1])

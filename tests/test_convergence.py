@@ -11,12 +11,13 @@ import pytest
 
 from kernelbp import Beliefs, ConvergenceWarning, Graph, Model, Relation
 from kernelbp.errors import InputError
-from kernelbp.inference import acceleration
+from kernelbp.inference import acceleration, engine
 from kernelbp.inference import run as run_module
 from kernelbp.inference.acceleration import Anderson
 from kernelbp.inference.run import DAMPING_STEPS, PATIENCE
-from kernelbp.inference.update import Flat, State
+from kernelbp.inference.update import Flat, State, update_plainly
 from kernelbp.kernels import Delta
+from kernelbp.rivals import DiscreteModel
 
 ORDINARY = {"weighting": "bethe", "damping": 0.0, "schedule": "flooding"}
 
@@ -203,6 +204,34 @@ def test_after_a_harmful_leap_messages_are_where_it_left_from():
     assert not np.allclose(messages, before), "a leap was made"
     leaps.leap(0.2 * acceleration.WORSE * 1.01)
     assert np.allclose(messages, before, rtol=1e-12)
+
+
+# ---------------------------------------------------------------------- nodes that rest
+
+
+@pytest.mark.parametrize("weighting", ["tree-reweighted", "bethe"])
+@pytest.mark.parametrize("damping", ["auto", 0.3])
+def test_where_nodes_rest_no_message_changes_by_more_than_the_tolerance(monkeypatch, weighting, damping):
+    rng = np.random.default_rng(0)
+    place = np.arange(12) / 12
+    potential = np.exp(-3.0 * np.abs(place[:, None] - place))
+    model = DiscreteModel(
+        {"x": Delta()}, {"r": Relation("x", "x", potential=potential)}, levels={"x": np.arange(12)}
+    ).fit()
+    graph = Graph.grid((60, 60), variable="x", relation="r").soften(
+        np.arange(1800), np.arange(12), np.exp(-20.0 * (place - rng.random((1800, 1))) ** 2)
+    )
+    options = {"weighting": weighting, "damping": damping, "tolerance": 1e-4, "max_iterations": 500}
+    sent = model.infer(graph, **options)
+    assert sent.converged
+    monkeypatch.setattr(engine, "MANY", 0)
+    rested = model.infer(graph, **options)
+    assert rested.converged
+    assert np.allclose(sent.probabilities(), rested.probabilities(), rtol=0, atol=2e-3)
+    source = rested._source
+    changes = np.zeros(source.wiring.n_messages)
+    update_plainly(source.state, source.wiring.phase(np.arange(len(changes))), 0.0, changes)
+    assert changes.max() <= options["tolerance"]
 
 
 # ---------------------------------------------------------------------- automatic damping

@@ -24,12 +24,8 @@ MEMORY = 6
 """Iterations remembered."""
 WARM_UP = 3
 """Iterations run plainly before the first leap, and after one that was taken back."""
-MANY = 1 << 18
-"""Message values that are many."""
-NEAR = 0.02
-"""Largest change from which on many messages, of which a leap costs as much as an iteration, are extrapolated."""
 PERIOD = 3
-"""Iterations of many messages from one leap to the next."""
+"""Iterations of many messages, of which a leap costs as much as an iteration, from one leap to the next."""
 WORSE = 2.0
 """A leap is taken back if it leaves the residual this much larger than the best so far."""
 RIDGE = 1e-10
@@ -38,29 +34,31 @@ RIDGE = 1e-10
 class Anderson:
     """Extrapolates positive messages.
 
-    Call `begin` before the first and `leap` after every iteration.
+    Call `begin` before the first iteration it is to learn from and `leap` after that and all that follow.
+
+    Attributes
+    ----------
+    begun : whether it has
     """
 
-    def __init__(self, messages: Flat, *, weighted: bool, compiled: bool) -> None:
-        self._messages, self._compiled = messages, compiled
-        size = messages.values.size
-        self._many = size > MANY
+    def __init__(self, messages: Flat, *, weighted: bool, compiled: bool, period: int = 1) -> None:
+        self._messages, self._compiled, self._period = messages, compiled, period
         self._floor = FLOORS[messages.values.dtype] if weighted else 0.0
-        self._moves = np.empty((MEMORY, size), messages.values.dtype)
-        self._ends = np.empty_like(self._moves)
-        self._before = np.empty(size, messages.values.dtype)
         self._gram = np.zeros((MEMORY, MEMORY))
         self._known = 0
         self._best = np.inf
         self._safe = -1
         self._rest = WARM_UP
-        self._begun = False
+        self.begun = False
 
     def begin(self) -> None:
-        """Remember where the first iteration starts."""
-        if not self._many:
-            self._to_logarithms(self._before)
-            self._begun = True
+        """Remember where an iteration starts."""
+        values = self._messages.values
+        self._moves = np.empty((MEMORY, values.size), values.dtype)
+        self._ends = np.empty_like(self._moves)
+        self._before = np.empty_like(values)
+        self._to_logarithms(self._before)
+        self.begun = True
 
     def leap(self, residual: float) -> None:
         """Learn from the iteration that just ended with this residual, and extrapolate."""
@@ -70,11 +68,6 @@ class Anderson:
             self._known, self._safe, self._rest = 0, -1, WARM_UP
             return
         self._best = min(self._best, residual)
-        if not self._begun:
-            if residual <= NEAR:
-                self._to_logarithms(self._before)
-                self._begun = True
-            return
         row = self._known % MEMORY
         self._to_logarithms(self._ends[row])
         np.subtract(self._ends[row], self._before, out=self._moves[row])
@@ -87,7 +80,7 @@ class Anderson:
             return
         self._safe = row
         self._set(self._shares(count) @ self._ends[:count])
-        self._rest = PERIOD if self._many else 1
+        self._rest = self._period
 
     def _shares(self, count: int) -> Array:
         """Weights that sum to one and make the weighted moves as small as can be."""

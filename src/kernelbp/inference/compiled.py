@@ -45,7 +45,7 @@ MOST_FACTORS = np.uint64(8)
 """Senders with more neighbours than this are multiplied out in logarithms."""
 
 
-def workspace(rows: int, size: int, dtype: np.dtype[Any]) -> tuple[Array, ...]:
+def workspace(rows: int, size: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
     """What `run_blocks` works in: for blocks of up to `rows` messages with room for `size` values each.
 
     Made once and used again: fresh memory has to be asked for page by page, which takes longer than a small phase.
@@ -56,6 +56,7 @@ def workspace(rows: int, size: int, dtype: np.dtype[Any]) -> tuple[Array, ...]:
         np.zeros(rows, np.bool_),
         np.empty(2 * size, np.float64),
         np.empty(2 * size, np.int64),
+        tuple(np.empty((rows + 1, columns), np.uint64) for columns in (5, 2, 5, 4, 1)),
     )
 
 
@@ -77,11 +78,14 @@ def run_blocks(
     floor: float,
     signed: bool,
     changes: NDArray[np.float64],
+    pending: NDArray[np.float32],
+    enough: float,
     products: Array,
     made: Array,
     faint: NDArray[np.bool_],
     logs: NDArray[np.float64],
     counts: NDArray[np.int64],
+    part: tuple[Table, Table, Table, Table, Table],
 ) -> float:
     """Update the messages of blocks `first` ... `last`; the largest change of a value of any.
 
@@ -95,57 +99,198 @@ def run_blocks(
     damping, floor : share of the old message kept; least value of a weighted message relative to its largest
     signed : whether values may be negative
     changes : (messages,) written: the largest change of a value of each; none if nobody asks
-    products, made, faint, logs, counts : to work in, for one thread; see `workspace`
+    pending : (messages,) as the layout numbers them, how much each has changed since its receiver last sent; none
+        if all are to send anyway
+    enough : what one of those must have changed by, at least, for its receiver to send again; 0 if all are to send
+    products, made, faint, logs, counts, part : to work in, for one thread; see `workspace`
     """
     kind = messages.dtype.type
     # Messages that may be negative have no least value.
     least = spread(kind(floor if len(weights) else (-np.inf if signed else 0.0)))
     largest = 0.0
     for b in range(np.uint64(first), np.uint64(last)):
-        q = blocks[b, 2]
-        for s in range(blocks[b, 0], blocks[b + ONE, 0]):
-            _leave_each_out(senders, s, answers, q, evidence, weights, messages, products, logs, counts)
-        for g in range(blocks[b, 1], blocks[b + ONE, 1]):
-            begin, at, to, low = segments[g, 0], segments[g, 1], segments[g, 2], segments[g, 3]
-            count = segments[g + ONE, 0] - begin
-            sent = products[low * q : (low + count) * q].reshape((count, q))
-            operator = operators[at : at + q * to].reshape((q, to))
-            arriving = made[: count * to].reshape((count, to))
-            for again in range(2):
-                np.dot(sent, operator, arriving)
-                change, faints = _settle_all(
-                    segments,
-                    g,
-                    targets,
-                    made,
-                    faint,
-                    again > 0,
-                    messages,
-                    fresh,
-                    damping,
-                    least,
-                    signed,
-                    changes,
-                )
-                largest = max(largest, change)
-                if faints == 0 or again > 0:
-                    break
-                for s in range(blocks[b, 0], blocks[b + ONE, 0]):
-                    _leave_out_carefully(
-                        senders,
-                        s,
-                        answers,
-                        q,
-                        evidence,
-                        weights,
-                        messages,
-                        products,
-                        faint,
-                        low,
-                        count,
-                        signed,
-                    )
+        q, low, high = blocks[b, 2], blocks[b, 0], blocks[b + ONE, 0]
+        first_segment, last_segment = blocks[b, 1], blocks[b + ONE, 1]
+        table = (senders, answers, segments, targets)
+        if len(pending):
+            awake = _awake(senders, low, high, pending, enough, faint)
+            if awake == 0:
+                continue
+            if awake < high - low:
+                # Those that send are laid out as a block of their own.
+                _lay_out(table, low, high, first_segment, last_segment, faint, part)
+                low, high, first_segment, last_segment = NONE, awake, NONE, last_segment - first_segment
+                table = part[:4]
+        change = _run_block(
+            q,
+            low,
+            high,
+            first_segment,
+            last_segment,
+            table[0],
+            table[1],
+            table[2],
+            table[3],
+            evidence,
+            weights,
+            operators,
+            messages,
+            fresh,
+            damping,
+            least,
+            signed,
+            changes,
+            pending,
+            products,
+            made,
+            faint,
+            logs,
+            counts,
+        )
+        largest = max(largest, change)
     return largest
+
+
+@jit
+def _run_block(
+    q: Any,
+    first: Any,
+    last: Any,
+    first_segment: Any,
+    last_segment: Any,
+    senders: Table,
+    answers: Table,
+    segments: Table,
+    targets: Table,
+    evidence: Array,
+    weights: Array,
+    operators: Array,
+    messages: Array,
+    fresh: Array,
+    damping: float,
+    least: Any,
+    signed: bool,
+    changes: NDArray[np.float64],
+    pending: NDArray[np.float32],
+    products: Array,
+    made: Array,
+    faint: NDArray[np.bool_],
+    logs: NDArray[np.float64],
+    counts: NDArray[np.int64],
+) -> float:
+    """Messages of senders `first` ... `last`, which make up the segments `first_segment` ... `last_segment`."""
+    largest = 0.0
+    for s in range(first, last):
+        _leave_each_out(senders, s, answers, q, evidence, weights, messages, products, logs, counts)
+    for g in range(first_segment, last_segment):
+        begin, at, to, low = segments[g, 0], segments[g, 1], segments[g, 2], segments[g, 3]
+        count = segments[g + ONE, 0] - begin
+        if count == 0:
+            continue
+        sent = products[low * q : (low + count) * q].reshape((count, q))
+        operator = operators[at : at + q * to].reshape((q, to))
+        arriving = made[: count * to].reshape((count, to))
+        for again in range(2):
+            np.dot(sent, operator, arriving)
+            change, faints = _settle_all(
+                segments,
+                g,
+                targets,
+                made,
+                faint,
+                again > 0,
+                messages,
+                fresh,
+                damping,
+                least,
+                signed,
+                changes,
+                pending,
+            )
+            largest = max(largest, change)
+            if faints == 0 or again > 0:
+                break
+            for s in range(first, last):
+                _leave_out_carefully(
+                    senders,
+                    s,
+                    answers,
+                    q,
+                    evidence,
+                    weights,
+                    messages,
+                    products,
+                    faint,
+                    low,
+                    count,
+                    signed,
+                )
+    return largest
+
+
+@jit
+def _awake(
+    senders: Table,
+    first: Any,
+    last: Any,
+    pending: NDArray[np.float32],
+    enough: float,
+    wakes: NDArray[np.bool_],
+) -> Any:
+    """Note which of a block's senders are to send, take what is pending there as heard, and count them."""
+    limit, awake = np.float32(enough), NONE
+    for s in range(first, last):
+        begin = senders[s, 2]
+        end = begin + senders[s, 3]
+        most = np.float32(0)
+        for r in range(begin, end):
+            most = max(most, pending[r])
+        wakes[s - first] = most >= limit
+        if most >= limit:
+            awake += ONE
+            for r in range(begin, end):
+                pending[r] = 0
+    return awake
+
+
+@jit
+def _lay_out(
+    whole: tuple[Table, Table, Table, Table],
+    first: Any,
+    last: Any,
+    first_segment: Any,
+    last_segment: Any,
+    wakes: NDArray[np.bool_],
+    part: tuple[Table, Table, Table, Table, Table],
+) -> None:
+    """Of a block's rows of senders, answers, segments and targets, those of the senders that are awake."""
+    senders, answers, segments, targets = whole
+    some_senders, some_answers, some_segments, some_targets, places = part
+    for s in range(first, last):
+        for a in range(senders[s, 4], senders[s + ONE, 4]):
+            places[answers[a, 0], 0] = ONE if wakes[s - first] else NONE
+    place, count = NONE, NONE
+    for g in range(first_segment, last_segment):
+        some_segments[g - first_segment] = segments[g]
+        some_segments[g - first_segment, 0] = some_segments[g - first_segment, 3] = count
+        for i in range(segments[g, 0], segments[g + ONE, 0]):
+            if places[place, 0] == ONE:
+                some_targets[count] = targets[i]
+                places[place, 0] = count
+                count += ONE
+            place += ONE
+    some_segments[last_segment - first_segment, 0] = count
+    sender, answer = NONE, NONE
+    for s in range(first, last):
+        if wakes[s - first]:
+            some_senders[sender] = senders[s]
+            some_senders[sender, 4] = answer
+            for a in range(senders[s, 4], senders[s + ONE, 4]):
+                some_answers[answer, 0] = places[answers[a, 0], 0]
+                some_answers[answer, 1] = answers[a, 1]
+                answer += ONE
+            sender += ONE
+    some_senders[sender, 4] = answer
 
 
 @jit
@@ -462,6 +607,7 @@ def _settle_all(
     least: Any,
     signed: bool,
     changes: NDArray[np.float64],
+    pending: NDArray[np.float32],
 ) -> tuple[float, int]:
     """Scale, damp and store new messages; the largest change, and how many are too faint to be stored.
 
@@ -470,6 +616,7 @@ def _settle_all(
     begin, to = segments[g, 0], segments[g, 2]
     count = segments[g + ONE, 0] - begin
     worst, faints = spread(messages.dtype.type(0)), 0
+    rest = np.float32(damping / (1 - damping))
     for i in range(count):
         if i + AHEAD < count:
             for j in range(NONE, to, LINE):
@@ -491,6 +638,11 @@ def _settle_all(
         worst = larger(worst, change)
         if len(changes):
             changes[targets[begin + i, 1]] = np.sqrt(peak(change))
+        if len(pending):
+            step = np.float32(np.sqrt(peak(change)))
+            pending[targets[begin + i, 2]] += step
+            # Of a damped step there is more to come, even if its sender hears nothing new.
+            pending[targets[begin + i, 3]] += step * rest
     return np.sqrt(peak(worst)), faints
 
 

@@ -23,6 +23,8 @@ __all__ = ["Engine", "available_threads"]
 
 SMALL = 1 << 15
 """Message values up to which plain NumPy takes no longer than loading the compiled code does."""
+MANY = 1 << 18
+"""Message values that are many: a compiled iteration then takes longer than finding out who has heard nothing new."""
 WORTH_SHARING = 6
 """Blocks a thread must get for it to be worth waking."""
 
@@ -42,6 +44,8 @@ class Engine:
     Attributes
     ----------
     messages : as of the state, but in the engine's own order while it runs
+    many : whether there are many messages
+    rests : whether nodes that have heard nothing new need not send
     """
 
     def __init__(
@@ -52,7 +56,8 @@ class Engine:
         self._kept: tuple[Sequence[Phase], Program] | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._fresh: NDArray[Any] | None = None
-        self._workspaces: dict[int, tuple[NDArray[Any], ...]] = {}
+        self._pending, self._enough = np.empty(0, dtype=np.float32), 0.0
+        self._workspaces: dict[int, tuple[Any, ...]] = {}
         self.messages, self._evidence, self._weights = state.messages, state.evidence, state.weights
         if self.compiled:
             sizes = [messages.shape[1] for messages in state.messages]
@@ -70,6 +75,8 @@ class Engine:
             self.messages = _laid_out(state.messages, rows, places, silent)
             self._weights = _laid_out(state.weights, rows, places, None)
             self._evidence = _laid_out(state.evidence, self._layout.nodes, self._layout.node_places, 0.0)
+        self.many = self.messages.values.size > MANY
+        self.rests = self.many and self.compiled and ranks is not None
 
     @contextmanager
     def running(self) -> Iterator[Engine]:
@@ -88,7 +95,13 @@ class Engine:
                         places = self._layout.row_places[first : first + len(mine)]
                         np.take(mine[:, : theirs.shape[1]], places, axis=0, out=theirs)
 
-    def update(self, phases: Sequence[Phase], damping: float, changes: NDArray[np.float64]) -> float:
+    def update(
+        self,
+        phases: Sequence[Phase],
+        damping: float,
+        changes: NDArray[np.float64],
+        enough: float | None = None,
+    ) -> float:
         """Run phases one after another, as `update_plainly` does each.
 
         Parameters
@@ -99,6 +112,9 @@ class Engine:
         changes : (messages,) or (0,)
             Written for the messages of the phases: the largest change of a value, relative to the message's
             largest. Empty if only the largest of all is wanted.
+        enough : float, optional
+            What a message must have changed by since its receiver last sent for the receiver to send again; 0 lets
+            all send, and takes note of changes. Only heeded if `rests`.
 
         Returns
         -------
@@ -113,7 +129,10 @@ class Engine:
         if self._kept is None or self._kept[0] is not phases:
             self._kept = phases, make_program(self._wiring, self._layout, phases)
         program = self._kept[1]
+        self._enough = enough or 0.0
         if program.independent:
+            if enough is not None and self.rests and not len(self._pending):
+                self._pending = np.zeros(self._wiring.n_messages, dtype=np.float32)
             return self._run(program, 0, len(program.blocks) - 1, self.messages.values, damping, changes)
         from kernelbp.inference import compiled
 
@@ -125,6 +144,10 @@ class Engine:
             part = program.segments[int(program.blocks[begin, 1]) : int(program.blocks[end, 1]) + 1]
             compiled.copy_messages(self._fresh, self.messages.values, part, program.targets)
         return largest
+
+    def awake(self, enough: float) -> float:
+        """The share of messages that have changed by so much since their receivers last sent."""
+        return float(np.mean(self._pending >= enough)) if len(self._pending) else 1.0
 
     def _run(
         self,
@@ -188,11 +211,13 @@ class Engine:
             FLOORS[messages.dtype],
             self.state.signed,
             changes,
+            self._pending,
+            self._enough,
             *self._workspace(thread, program),
         )
         return largest
 
-    def _workspace(self, thread: int, program: Program) -> tuple[NDArray[Any], ...]:
+    def _workspace(self, thread: int, program: Program) -> tuple[Any, ...]:
         """A thread's own, made anew if a program needs more than those before it."""
         from kernelbp.inference.compiled import workspace
 

@@ -111,13 +111,14 @@ class Program:
     Attributes
     ----------
     blocks : (blocks + 1, 3) first sender, first segment, room of a message at the senders
-    senders : (senders + 1, 5) offset of the evidence; offset and number of the first message that arrives; how
-        many arrive; first answer
+    senders : (senders + 1, 5) offset of the evidence; offset and number in the layout of the first message that
+        arrives; how many arrive; first answer
     answers : (messages, 2) one for each message sent, sender by sender in the order of what it answers: its place
         in the block, offset of the message it answers
     segments : (segments + 1, 5) first target, offset of the operator, room of a message at the receivers, place
         of the first in the block, values of a message
-    targets : (messages, 2) block by block, operator by operator: offset of the message, its number in the wiring
+    targets : (messages, 4) block by block, operator by operator: offset of the message, its number in the wiring,
+        its number and that of the message it answers in the layout
     cuts : (phases + 1,) first block of each phase
     room : (2,) most messages a block sends, most room of a message
     independent : whether no phase reads what it writes
@@ -144,6 +145,7 @@ def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Pro
     answered = layout.rows[wiring.source_variable[messages]] + wiring.row[wiring.reverse[messages]]
     order = np.argsort(phase * wiring.n_messages + answered, kind="stable")
     messages, phase = messages[order], phase[order]
+    answered = layout.row_places[answered[order]] + layout.rows[wiring.source_variable[messages]]
     variable, node = wiring.source_variable[messages], wiring.source[messages]
     opens = _opens(phase, variable, node)
     first_answer = np.flatnonzero(opens)
@@ -188,7 +190,9 @@ def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Pro
     )
     messages, block, operator = messages[order], block[order], operator[order]
     receiver = wiring.target_variable[messages]
-    targets = np.stack([layout.offsets(receiver, wiring.row[messages]), messages], axis=1)
+    targets = np.stack(
+        [layout.offsets(receiver, wiring.row[messages]), messages, target[order], answered[order]], axis=1
+    )
     first_target = np.flatnonzero(_opens(block, operator))
     segments = np.stack(
         [

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from kernelbp.errors import ConvergenceWarning
-from kernelbp.inference.acceleration import Anderson
+from kernelbp.inference.acceleration import PERIOD, Anderson
 from kernelbp.inference.engine import Engine
 from kernelbp.inference.progress import Progress
 from kernelbp.inference.schedules import Plan
@@ -25,6 +25,11 @@ PATIENCE = 12
 ENOUGH = 0.9
 """By this factor at least."""
 
+RESTING = 0.1
+"""Share of the tolerance: a node sends again once a message to it has changed by that much since it last did."""
+NEAR, AWAKE = 0.02, 0.4
+"""Many messages are extrapolated from this largest change on; where nodes rest, only if this share of messages is still
+news after an iteration (with two colours half of them are at most: the second has just heard the first)."""
 MOST_ACCELERATED = 1 << 24
 """Message values up to which extrapolation, which keeps a dozen copies of them, is worth its memory."""
 
@@ -85,28 +90,38 @@ def run(
     kept = DAMPING_STEPS[0] if damping == "auto" else damping
     raised = 0
     changes = np.zeros(n_messages if plan.dynamic else 0)
-    small = engine.state.messages.values.size <= MOST_ACCELERATED
     leaps = (
-        Anderson(engine.messages, weighted=bool(engine.state.weights), compiled=engine.compiled)
-        if accelerate and small and not exact_in_one
+        Anderson(
+            engine.messages,
+            weighted=bool(engine.state.weights),
+            compiled=engine.compiled,
+            period=PERIOD if engine.many else 1,
+        )
+        if accelerate and engine.messages.values.size <= MOST_ACCELERATED and not exact_in_one
         else None
     )
     with engine.running(), Progress("inference", max_iterations, shown=progress) as bar:
         while not converged and len(residuals) < max_iterations:
-            # Dynamic schedules skip what seems settled: only a complete iteration can say it is.
+            # Nodes that rest and dynamic schedules skip what seems settled: only a complete iteration can say it is.
             complete = len(residuals) == 0 or residuals[-1] <= tolerance
             changes[:] = 0.0
-            if leaps is not None and not residuals:
-                leaps.begin()
+            enough = 0.0 if complete else RESTING * tolerance
+            if leaps is not None and not leaps.begun:
+                near = bool(residuals) and residuals[-1] <= NEAR
+                if not engine.many or (near and engine.awake(RESTING * tolerance) >= AWAKE):
+                    leaps.begin()
+            if leaps is not None and leaps.begun:
+                enough = 0.0  # a leap moves all messages
             largest = 0.0
             for phases in plan.iteration(changes, complete=complete):
-                largest = max(largest, engine.update(phases, kept, changes))
+                largest = max(largest, engine.update(phases, kept, changes, enough))
             residuals.append(largest)
             bar.advance(f"largest change {residuals[-1]:.1e}")
             # A damped step moves a message by only its undamped share.
             settled = residuals[-1] <= tolerance * (1 - kept)
-            converged = exact_in_one or (settled and (complete or not plan.dynamic))
-            if leaps is not None and not converged and len(residuals) < max_iterations:
+            said_by_all = (complete or not plan.dynamic) and not (engine.rests and enough)
+            converged = exact_in_one or (settled and said_by_all)
+            if leaps is not None and leaps.begun and not converged and len(residuals) < max_iterations:
                 leaps.leap(residuals[-1])
             if damping == "auto" and len(residuals) - raised >= PATIENCE:
                 before = max(residuals[-PATIENCE : -PATIENCE // 2])
