@@ -137,12 +137,9 @@ class Evidence:
             low, high = np.searchsorted(piece.nodes, [begin, end])
             if low == high:
                 continue
-            values = np.asarray(piece.at(operators, slice(low, high), points), dtype=np.float64)
+            values, largest = _speaking(piece, operators, slice(low, high), points)
             if operators.signed:
                 below, values = values < 0, np.abs(values)
-            largest = values.max(axis=1, keepdims=True)
-            silent = largest[:, 0] <= (SILENCE if isinstance(piece, Observed) else 0.0)
-            values[silent] = largest[silent] = 1.0
             magnitude = (values / largest).astype(dtype)
             faint = magnitude < np.finfo(magnitude.dtype).tiny
             np.log(magnitude, out=magnitude, where=~faint)
@@ -153,7 +150,7 @@ class Evidence:
             if magnitude.dtype == np.float64:
                 magnitude += np.log(largest)
             nodes = piece.nodes[low:high] - begin
-            if len(nodes) == end - begin and (nodes == np.arange(end - begin)).all():
+            if _is_each(nodes, end - begin):
                 logs += magnitude
                 if operators.signed:
                     negative ^= below
@@ -163,6 +160,40 @@ class Evidence:
             if operators.signed:
                 negative[at] ^= np.add.reduceat(below, first, axis=0, dtype=np.int32) % 2 == 1
         return logs, negative
+
+    def scaled_at(
+        self, operators: Operators, variable: int, begin: int, end: int, size: int
+    ) -> tuple[Array, Array]:
+        """The product of all evidence at nodes begin ... end and the support points, (n, size), with rows scaled.
+
+        The largest magnitude of each is 1; second come the logarithms (n, 1) of what it was.
+        """
+        if len(self.pieces[variable]) == 1:
+            # Most often each node has one reading: nothing to multiply, so no need for logarithms.
+            (piece,) = self.pieces[variable]
+            low, high = np.searchsorted(piece.nodes, [begin, end])
+            if _is_each(piece.nodes[low:high] - begin, end - begin):
+                values, largest = _speaking(piece, operators, slice(low, high), None)
+                return values / largest, np.log(largest)
+        logs, negative = self.log_at(operators, variable, begin, end, None, size)
+        most = logs.max(axis=1, keepdims=True)
+        made = np.exp(logs - most)
+        return np.where(negative, -made, made), most
+
+
+def _is_each(nodes: Indices, count: int) -> bool:
+    return len(nodes) == count and bool((nodes == np.arange(count)).all())
+
+
+def _speaking(
+    piece: Piece, operators: Operators, chosen: slice, points: Column | None
+) -> tuple[Array, Array]:
+    """Values (n, q) of a piece and their largest magnitudes (n, 1); ones where it says nothing."""
+    values = np.array(piece.at(operators, chosen, points), dtype=np.float64)
+    largest = (np.abs(values) if operators.signed else values).max(axis=1, keepdims=True)
+    silent = largest[:, 0] <= (SILENCE if isinstance(piece, Observed) else 0.0)
+    values[silent] = largest[silent] = 1.0
+    return values, largest
 
 
 SILENCE = 1e-200

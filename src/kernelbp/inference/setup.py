@@ -105,15 +105,14 @@ def initial_state(
         block = max(1, EVIDENCE_CELLS // size)
         for begin in range(0, len(product) if evidence.pieces[index] else 0, block):
             end = min(begin + block, len(product))
-            logs, negative = evidence.log_at(operators, index, begin, end, None, size)
-            if not unit:
-                largest = logs.max(axis=1, keepdims=True)
-                logs -= largest
+            values, log_largest = evidence.scaled_at(operators, index, begin, end, size)
+            if unit:
+                values *= np.exp(log_largest)
+            else:
                 own = evidence.fixed[index].nodes
-                largest[own[(own >= begin) & (own < end)] - begin] = 0.0  # not part of the model any more
-                log_scale += float(largest.sum())
-            values = np.exp(logs)
-            product[begin:end] = np.where(negative, -values, values)
+                log_largest[own[(own >= begin) & (own < end)] - begin] = 0.0  # not part of the model any more
+                log_scale += float(log_largest.sum())
+            product[begin:end] = values
     made = tuple(operators.operator(*key, readings, weights, dtype) for key in wiring.operators)
     functions = tuple(operators.function(name).astype(dtype) for name in wiring.variables) if unit else ()
     shares = Flat([], dtype)
@@ -138,7 +137,7 @@ def edge_weights(
                 f"weighting: expected 'tree-reweighted', 'bethe' or a weight for each edge, got {weighting!r}"
             )
         weights = np.ones(graph.n_edges)
-        used = np.unique(wiring.edge)
+        used = np.flatnonzero(np.bincount(wiring.edge, minlength=graph.n_edges))
         whole = graph.shape if len(used) == graph.n_edges else None
         weights[used] = np.minimum(
             scale * spanning_tree_weights(graph.n_nodes, graph.edges[used], whole), 1.0

@@ -17,6 +17,8 @@ __all__ = ["spanning_tree_weights"]
 Indices = NDArray[np.intp]
 Matrix = NDArray[np.float64]
 
+TINY = float(np.finfo(np.float64).tiny)
+
 EXACT_NODES = 2000
 """Up to this many nodes the Laplacian is inverted as it stands."""
 SAMPLED_TREES = 64
@@ -47,16 +49,17 @@ def spanning_tree_weights(n_nodes: int, edges: Indices, shape: tuple[int, ...] |
     """
     if not len(edges):
         return np.empty(0)
+    if shape is not None and _is_plain_grid(shape, edges):
+        tree = len(edges) < n_nodes
+        return np.ones(len(edges)) if tree else np.clip(_grid_resistances(shape, edges), TINY, 1.0)
     components, labels = csgraph.connected_components(_adjacency(n_nodes, edges), directed=False)
     if len(edges) == n_nodes - components:
         return np.ones(len(edges))
-    if shape is not None and _is_plain_grid(shape, edges):
-        weights = _grid_resistances(shape, edges)
-    elif n_nodes <= EXACT_NODES:
+    if n_nodes <= EXACT_NODES:
         weights = _exact(n_nodes, edges, labels)
     else:
         weights = _sampled(n_nodes, edges, labels)
-    return np.clip(weights, np.finfo(np.float64).tiny, 1.0)
+    return np.clip(weights, TINY, 1.0)
 
 
 def _adjacency(n_nodes: int, edges: Indices) -> sparse.csr_array:

@@ -83,6 +83,8 @@ class Wiring:
         """Whether the messages run along no cycle."""
         source, target = self.ends
         count = sum(map(len, self.nodes))
+        if len(source) // 2 >= count:
+            return False  # more edges than any forest has
         graph = sparse.csr_array((np.ones(len(source), dtype=bool), (source, target)), shape=(count, count))
         return bool(len(source) // 2 == count - csgraph.connected_components(graph, directed=False)[0])
 
@@ -249,7 +251,7 @@ def wire(graph: Graph, relations: Mapping[str, Ends], fixed: Indices) -> Wiring:
     code = 2 * relation_of[order] + np.where(
         symmetric[relation_of[order]] if len(symmetric) else False, 0, toward[order]
     )
-    used, operator = np.unique(code, return_inverse=True)
+    used = np.flatnonzero(np.bincount(code))
     starts = []
     for variable, members in enumerate(nodes):
         begin, end = first_row[variable], first_row[variable] + per_variable[variable]
@@ -264,7 +266,7 @@ def wire(graph: Graph, relations: Mapping[str, Ends], fixed: Indices) -> Wiring:
         target=number_in_variable[target_node],
         row=np.arange(2 * count) - first_row[target_variable],
         reverse=place[partner[order]],
-        operator=operator.reshape(-1),
+        operator=np.searchsorted(used, code),
         edge=np.tile(kept, 2)[order],
         operators=tuple((graph.relations[c // 2], int(c % 2)) for c in used.tolist()),
         start=tuple(starts),
