@@ -17,7 +17,7 @@ from kernelbp.kernels import Delta, Gaussian, Sphere
 from kernelbp.learning.examples import collect
 from kernelbp.learning.operators import ProbabilityOperators
 from kernelbp.learning.probability import States, assign, blurs, choose_states, density_ratio, joint_table
-from kernelbp.learning.tuning import SHARES, WIDTHS, Smoothing, _folds, fit_smoothing, smoothed_joint
+from kernelbp.learning.tuning import SHARES, WIDTHS, Smoothing, dealt, fit_smoothing, smoothed_joint
 
 KINDS = ("scalar", "plane", "sphere", "words")
 ORDINARY = {"weighting": "bethe", "dtype": np.float64}
@@ -254,7 +254,7 @@ def test_the_score_is_the_held_out_log_density_by_brute_force(symmetric):
     def score(widths: tuple[float, float], share: float) -> float:
         spread = [blurs(s, (w,))[0] for s, w in zip(states, widths, strict=True)]
         total, logs = 0.0, 0.0
-        for training, held_out in _folds(table):
+        for training, held_out in dealt(table):
             counts = training.toarray()
             joint = sum(
                 counts[i, j] * np.outer(dense[0][i], dense[1][j])
@@ -284,7 +284,7 @@ def test_folds_deal_out_every_count_once_and_keep_symmetry():
     rng = np.random.default_rng(1)
     first = rng.integers(5, size=200).astype(float)
     table, _, _ = prepared(first, rng.integers(5, size=200).astype(float), symmetric=True)
-    folds = _folds(table)
+    folds = dealt(table)
     assert np.array_equal(sum(held.toarray() for _, held in folds), table.toarray())
     for training, held in folds:
         assert np.array_equal((training + held).toarray(), table.toarray())

@@ -43,7 +43,8 @@ from kernelbp.learning.operators import (
 )
 from kernelbp.learning.potentials import KnownRelation, Potential
 from kernelbp.learning.probability import assign, blurs, default_budget, joint_table
-from kernelbp.learning.tuning import LOOPY_SHARE, Smoothing, fit_smoothing, smoothed_joint
+from kernelbp.learning.readings import ReadingLikelihood, fit_reading_likelihood
+from kernelbp.learning.tuning import LOOPY_SHARE, Smoothing, dealt, fit_smoothing, smoothed_joint
 from kernelbp.values import Column, Kind, column_of, distinct, is_number, is_whole
 
 __all__ = ["Model", "Relation"]
@@ -400,19 +401,29 @@ class Model:
                 moments = relation_moments(tables[name], first, second)
                 states = (first.states, second.states)
                 measures = tuple(assign(e.states, e.examples.values) for e in (first, second))
+                reading = None
                 if second.only_read:
                     smoothing = Smoothing((0.0, 0.0), 1.0, None)
                 else:
-                    read = self._has_no_nodes(relation.second)
+                    read, folds = self._has_no_nodes(relation.second), dealt(tables[name])
                     smoothing = fit_smoothing(
                         tables[name],
                         states,
                         measures,
                         symmetric=relation.symmetric,
                         only_read=read,
+                        folds=folds,
                         mixing=None if read else self.mixing,
                     )
+                    if read and smoothing.score is not None and _are_numbers(relation, first, second):
+                        numbers = (first.examples.values[:, 0], second.examples.values[:, 0])
+                        reading = fit_reading_likelihood(
+                            tables[name], folds, states, measures, numbers, smoothing
+                        )
                 spread = [blurs(s, (w,))[0] for s, w in zip(states, smoothing.widths, strict=True)]
+                predictor = self._predictor(
+                    name, (pairs or {})[name], first, second, smoothing.score, reading
+                )
                 learned[name] = LearnedRelation(
                     relation.first,
                     relation.second,
@@ -422,7 +433,8 @@ class Model:
                     _evidence_form(relation),
                     smoothed_joint(joint_table(tables[name], *measures), *spread),
                     smoothing,
-                    self._predictor(name, (pairs or {})[name], first, second, smoothing.score),
+                    predictor,
+                    reading if predictor is None else None,
                 )
                 bar.advance(f"relation {name}")
         self._fitted = Fitted(embeddings, learned, known, self.marginal)
@@ -619,9 +631,16 @@ class Model:
                 "pairs": int(r.moments.total),
                 "regularization": r.regularization,
                 "evidence": "likelihood" if r.predictor is None else r.predictor.form,
-                "evidence score": r.smoothing.score if r.predictor is None else r.predictor.calibration.score,
-                "temperature": None if r.predictor is None else r.predictor.calibration.temperature,
-                "share": None if r.predictor is None else r.predictor.calibration.share,
+                "shape": None if r.predictor else r.reading.shape if r.reading else "counted",
+                "evidence score": r.predictor.calibration.score
+                if r.predictor
+                else (r.reading or r.smoothing).score,
+                "temperature": r.predictor.calibration.temperature if r.predictor else None,
+                "share": r.predictor.calibration.share
+                if r.predictor
+                else r.reading.share
+                if r.reading
+                else None,
                 "smoothing": r.smoothing.widths,
                 "mixing": r.smoothing.mixing,
                 "score": r.smoothing.score,
@@ -694,9 +713,15 @@ class Model:
         )
 
     def _predictor(
-        self, name: str, pair: tuple[Any, Any], first: Embedding, second: Embedding, counted: float | None
+        self,
+        name: str,
+        pair: tuple[Any, Any],
+        first: Embedding,
+        second: Embedding,
+        counted: float | None,
+        reading: ReadingLikelihood | None,
     ) -> Predictor | None:
-        """What predicts the first end from readings of the second; None if they are counted instead."""
+        """What predicts the first end from readings of the second; None if their likelihood is taken instead."""
         relation = self.relations[name]
         form = _evidence_form(relation)
         choosing = relation.evidence is None and not second.only_read
@@ -714,6 +739,11 @@ class Model:
         if form == "estimator":
             return fit_estimator(relation.evidence, hidden, readings, first.states, name)
         if choosing:
+            if reading is not None:
+                # Where many pairs show noise of one shape, a regression can only win what averaging over states lost.
+                if len(hidden) > TRIAL and reading.exact < reading.score + CLEARLY:
+                    return None
+                counted = reading.score
             tried = fit_posterior(hidden, readings, first.states, second.basis, most=TRIAL).calibration.score
             if tried is None or counted is None or tried < counted + CLEARLY:
                 return None
@@ -857,6 +887,16 @@ def _refuse_potentials(graph: Graph, known: Mapping[str, KnownRelation]) -> None
             raise UnsupportedError(
                 f"relation {name!r} has a potential, which needs conditionals='probability', not 'embedding'"
             )
+
+
+def _are_numbers(relation: Relation, first: Embedding, second: Embedding) -> bool:
+    """Whether a relation's evidence is a likelihood of numbers given numbers."""
+    return _evidence_form(relation) == "likelihood" and all(
+        end.examples.values.dtype != object
+        and end.examples.values.shape[1] == 1
+        and domain(end.kernel) == "real"
+        for end in (first, second)
+    )
 
 
 def _evidence_form(relation: Relation) -> EvidenceForm:

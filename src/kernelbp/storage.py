@@ -58,6 +58,7 @@ from kernelbp.learning.examples import VariableExamples
 from kernelbp.learning.marginal import Marginal, Parzen
 from kernelbp.learning.operators import LearnedRelation
 from kernelbp.learning.probability import States
+from kernelbp.learning.readings import ReadingLikelihood
 from kernelbp.learning.tuning import Smoothing
 from kernelbp.lowrank import Basis, LowRank
 from kernelbp.model import Fitted, Model, Relation
@@ -84,6 +85,7 @@ RECORDS: dict[str, type[Any]] = {
         Marginal,
         Moments,
         Parzen,
+        ReadingLikelihood,
         Relation,
         RidgePosterior,
         Smoothing,
@@ -969,6 +971,8 @@ def _check_relation(learned: LearnedRelation, first: Embedding, second: Embeddin
     )
     if isinstance(learned.predictor, RidgePosterior):
         _check_posterior(learned.predictor, first, second, name)
+    if learned.reading is not None:
+        _check_reading(learned.reading, first, second, name)
     _require(
         math.isfinite(moments.total)
         and moments.total > 0
@@ -996,6 +1000,29 @@ def _check_posterior(posterior: RidgePosterior, first: Embedding, second: Embedd
         and 0 <= calibration.share <= 1
         and (calibration.score is None or math.isfinite(calibration.score)),
         f"{name}: the settings of its regression do not hold",
+    )
+
+
+def _check_reading(reading: ReadingLikelihood, first: Embedding, second: Embedding, name: str) -> None:
+    points, table = reading.points, reading.table
+    _require(
+        second.examples.values.dtype != object
+        and second.examples.values.shape[1] == 1
+        and points.ndim == 1
+        and len(points) >= 1
+        and points.dtype == table.dtype == np.float64
+        and bool(np.isfinite(points).all())
+        and bool((np.diff(points) > 0).all()),
+        f"{name}: the points of its likelihood are not finite readings in ascending order",
+    )
+    _require(
+        table.shape == (len(points), len(first.states.points))
+        and bool(np.isfinite(table).all() and (table > 0).all()),
+        f"{name}: the table of its likelihood does not fit its points and states",
+    )
+    _require(
+        0 <= reading.share <= 1 and math.isfinite(reading.score) and math.isfinite(reading.exact),
+        f"{name}: the settings of its likelihood do not hold",
     )
 
 

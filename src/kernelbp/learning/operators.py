@@ -30,6 +30,7 @@ from kernelbp.learning.estimators import Predictor
 from kernelbp.learning.examples import Table
 from kernelbp.learning.potentials import KnownRelation, log_scales, potential_operator
 from kernelbp.learning.probability import Normalised, assign, density_ratio
+from kernelbp.learning.readings import ReadingLikelihood
 from kernelbp.learning.tuning import Smoothing
 from kernelbp.values import Column
 
@@ -121,6 +122,7 @@ class LearnedRelation:
     joint : (q_first, q_second) probabilities of pairs of states, smoothed
     smoothing : how, and what was mixed in
     predictor : what tells the first from an observed second in probability conditionals; None to count
+    reading : the likelihood of an observed second there by location, scale and shape; None to count
     """
 
     first: str
@@ -132,6 +134,7 @@ class LearnedRelation:
     joint: Matrix
     smoothing: Smoothing
     predictor: Predictor | None = None
+    reading: ReadingLikelihood | None = None
 
     def ends(self, toward: int) -> tuple[str, str]:
         """(receiving variable, sending variable)."""
@@ -336,7 +339,7 @@ class ProbabilityOperators:
         points: Column | None = None,
         readings: NDArray[Any] | None = None,
     ) -> Matrix:
-        """w(x)' R w(y), the density ratio counted; w(x)' r(y), that of a predictor; or a known potential."""
+        """w(x)' R w(y), the density ratio counted; w(x)' r(y), that of a predictor or of readings; or a known potential."""
         if relation in self.known:
             known = self.known[relation]
             where = self.support(known.ends(toward)[0]) if points is None else points
@@ -345,6 +348,8 @@ class ProbabilityOperators:
         receiver, sender = (self.embeddings[name] for name in learned.ends(toward))
         if learned.predictor is not None and toward == 0:
             speaking = learned.predictor.ratio(values, sender.basis)
+        elif learned.reading is not None and toward == 0:
+            speaking = learned.reading.ratio(values)
         else:
             speaking = assign(sender.states, values) @ self.ratio(relation, toward).T
         return speaking if points is None else speaking @ assign(receiver.states, points).T.toarray()

@@ -35,6 +35,7 @@ __all__ = [
     "choose_states",
     "default_budget",
     "density_ratio",
+    "interpolate",
     "joint_table",
     "mean_measure",
 ]
@@ -147,7 +148,7 @@ def assign(support: States, values: Column) -> sparse.csr_array:
     """Represent values as probability measures on the support points, (n, q) sparse, rows summing to one."""
     points = support.points
     if points.dtype != object and points.shape[1] == 1 and domain(support.kernel) == "real":
-        return _interpolate(points[:, 0], values[:, 0])
+        return interpolate(points[:, 0], values[:, 0])
     likeness = Normalised(support.kernel)
     if domain(support.kernel) == "finite":
         return sparse.csr_array(likeness(values, points))
@@ -167,7 +168,7 @@ def mean_measure(states: States, values: Column, counts: Matrix) -> Matrix:
     return total / total.sum()
 
 
-def _interpolate(points: Matrix, values: Matrix) -> sparse.csr_array:
+def interpolate(points: Matrix, values: Matrix) -> sparse.csr_array:
     """Weights on the two support points around each number; beyond the ends, on the last one."""
     order = np.argsort(points)
     knots = points[order]

@@ -9,7 +9,7 @@ held-out pointwise mutual information, in nats a pair.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,11 @@ from kernelbp.kernels import domain
 from kernelbp.learning.examples import Table
 from kernelbp.learning.probability import States, blurs, joint_table
 
-__all__ = ["LOOPY_SHARE", "Smoothing", "fit_smoothing", "smoothed_joint"]
+__all__ = ["LOOPY_SHARE", "Fold", "Smoothing", "dealt", "fit_smoothing", "sampled", "smoothed_joint"]
 
 Matrix = NDArray[np.float64]
+Fold: TypeAlias = tuple[Table, Table]
+"""Counts of pairs to learn from, and of those held out."""
 
 FOLDS = 3
 WIDTHS = (0.0, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0, 6.0)
@@ -68,6 +70,7 @@ def fit_smoothing(
     *,
     symmetric: bool,
     only_read: bool,
+    folds: list[Fold] | None = None,
     widths: tuple[float, float] | None = None,
     mixing: float | None = None,
 ) -> Smoothing:
@@ -80,6 +83,7 @@ def fit_smoothing(
     measures : w(x) of every distinct value of both ends, (u, q)
     symmetric : whether both ends are smoothed alike
     only_read : whether the second end has no nodes, only readings
+    folds : the table as `dealt`, if it was already
     """
     if widths is not None and mixing is not None:
         return Smoothing(widths, mixing, None)
@@ -93,11 +97,11 @@ def fit_smoothing(
     shares = np.asarray(tried_shares if mixing is None else (mixing,))
     scores = np.zeros((len(first_blurs), len(second_blurs), len(shares)))
     total = 0.0
-    for training, held_out in _folds(table):
+    for training, held_out in dealt(table) if folds is None else folds:
         if not held_out.nnz or not training.nnz:
             continue
         joint = joint_table(training, *measures)
-        rows, columns, counts = _sample(held_out)
+        rows, columns, counts = sampled(held_out)
         # w(x_s)' R w(x_t) with R = B_s' J B_t over its margins: what depends on one end is made once for it.
         first, second = measures[0][rows], measures[1][columns]
         left = (_read(first, blur, joint.sum(axis=1)) for blur in first_blurs)
@@ -135,7 +139,7 @@ def _read(measures: sparse.csr_array, blur: Matrix, margin: Matrix) -> _Read:
     return _Read(measures @ over.T, measures @ occurs.astype(np.float64))
 
 
-def _folds(table: Table) -> list[tuple[Table, Table]]:
+def dealt(table: Table) -> list[Fold]:
     """Counts dealt out at random to folds: (all others, this one) for each. Symmetric tables stay so."""
     random = np.random.default_rng(SEED)
     upper = sparse.triu(table, format="csr") if _symmetric(table) else None
@@ -159,7 +163,8 @@ def _symmetric(table: Table) -> bool:
     return table.shape[0] == table.shape[1] and (table != table.T).nnz == 0
 
 
-def _sample(table: Table) -> tuple[NDArray[np.intp], NDArray[np.intp], Matrix]:
+def sampled(table: Table) -> tuple[NDArray[np.intp], NDArray[np.intp], Matrix]:
+    """Rows, columns and counts of the entries of a table, or of so many as are scored."""
     entries = table.tocoo()
     if entries.nnz <= MOST_SCORED:
         return entries.row, entries.col, entries.data
