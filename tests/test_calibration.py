@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 
 import networkx as nx
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 
 from kernelbp import Graph, Model, Relation
-from kernelbp.calibration import MIXINGS, TEMPERATURES, WEIGHT_SCALES, GraphCalibration
-from kernelbp.errors import InputError
+from kernelbp.calibration import MIXINGS, STOPS, TEMPERATURES, WEIGHT_SCALES, GraphCalibration
+from kernelbp.datasets import grid_pairs, sunset
+from kernelbp.errors import ConvergenceWarning, InputError
 from kernelbp.kernels import Delta, Gaussian
 from kernelbp.learning.operators import ProbabilityOperators
 from kernelbp.learning.probability import assign
@@ -39,21 +41,27 @@ class Drawn:
         operators = model._made_operators("constant", "probability")
         assert isinstance(operators, ProbabilityOperators)
         onward = operators.conditional("beside", 0).matrix()  # the sender's states, given the receiver's
-        read = operators.relations["read"]
-        speaking = operators.ratio("read", 0) * read.joint.sum(axis=0)
-        speaking /= speaking.sum(axis=1, keepdims=True)
         states = np.empty(len(tree), dtype=int)
         prior = operators.relations["beside"].joint.sum(axis=1)
         states[0] = self.rng.choice(len(prior), p=prior)
         for parent, child in nx.bfs_edges(tree, 0):
             states[child] = self.rng.choice(len(prior), p=onward[states[parent]])
-        heard = np.array([self.rng.choice(speaking.shape[1], p=speaking[state]) for state in states])
         self.values = self.within("x", operators, states)
-        readings = self.within("y", operators, heard)
+        readings = self.read(operators, states)
         readings[self.rng.random(len(tree)) > share_read] = np.nan
         edges = np.array(tree.edges)
         self.graph = Graph.from_edges(edges, variables=["x"] * len(tree), relation="beside")
         self.graph = self.graph.observe("read", readings)
+
+    def read(self, operators: ProbabilityOperators, states: np.ndarray) -> np.ndarray:
+        """A reading of each state: density p(y) times the ratio p(y | s) / p(y) that evidence is."""
+        fitted = learned()._fitted
+        assert fitted is not None
+        marginal = fitted.marginals["y"]
+        share = operators.evidence("read", 0, marginal.atoms) * marginal.weights[:, None]
+        share /= share.sum(axis=0)
+        chosen = np.array([self.rng.choice(len(share), p=share[:, state]) for state in states])
+        return marginal.atoms[chosen, 0]
 
     def within(self, variable: str, operators: ProbabilityOperators, states: np.ndarray) -> np.ndarray:
         """A value for each state, as the marginal has them there: density p(x) w_s(x)."""
@@ -157,7 +165,13 @@ def log_density(model: Model, seeds: range) -> float:
 
 def test_pairs_alone_calibrate_nothing():
     shown = by_pairs().settings_["calibration"]
-    assert shown == {"mixing": None, "weight_scale": 1.0, "temperature": 1.0, "score": None}
+    assert shown == {
+        "mixing": None,
+        "weight_scale": 1.0,
+        "temperature": 1.0,
+        "score": None,
+        "iterations": None,
+    }
 
 
 def test_training_graphs_set_mixing_weights_and_temperature():
@@ -191,7 +205,8 @@ def test_the_score_on_numbers_is_the_logarithm_of_the_error_of_the_mean_by_graph
 
 
 def test_the_temperature_on_numbers_has_the_best_ranked_probability_score():
-    """By its other form, E|X - t| - E|X - X'| / 2, with the truth as it is shared between two states."""
+    """By its other form, E|X - t| - E|X - X'| / 2, with the truth as it is shared between two states; a graph counts
+    by the logarithm of its score."""
 
     def ranked(temperature: float) -> float:
         scores = []
@@ -202,7 +217,7 @@ def test_the_temperature_on_numbers_has_the_best_ranked_probability_score():
             between, own, other = (
                 np.einsum("ni,ij,nj->n", a, apart, b) for a, b in ((mass, told), (mass, mass), (told, told))
             )
-            scores.append(between - own / 2 - other / 2)
+            scores.append(np.log(np.mean(between - own / 2 - other / 2)))
         return float(np.mean(scores))
 
     chosen = by_graphs().settings_["calibration"]["temperature"]
@@ -230,6 +245,63 @@ def test_held_out_graphs_score_no_worse_than_with_the_defaults():
         for model in (by_pairs(), by_graphs())
     ]
     assert errors[1] < 1.02 * errors[0]
+
+
+def drawn_picture(seed: int) -> tuple[Graph, np.ndarray]:
+    """A disc of gray rings, which no relation of neighbours alone describes, with noise."""
+    clean, noisy = sunset(40, 30, noise=30.0, seed=seed)
+    graph = Graph.grid(clean.shape, variable="x", relation="beside").observe("read", noisy.ravel())
+    return graph, clean.ravel()
+
+
+@cache
+def of_pictures() -> Model:
+    graph, truth = drawn_picture(0)
+    clean = truth.reshape(30, 30)
+    readings = graph.evidence[0].values[:, 0]
+    model = Model(
+        {"x": Gaussian(), "y": Gaussian()},
+        {"beside": Relation("x", "x", symmetric=True), "read": Relation("x", "y")},
+    )
+    return model.fit({"beside": grid_pairs(clean), "read": (truth, readings)}, graphs=[(graph, truth)])
+
+
+def test_inference_stops_where_beliefs_of_training_graphs_were_best():
+    model = of_pictures()
+    stop = model.settings_["calibration"]["iterations"]
+    assert stop in STOPS
+    graph, truth = drawn_picture(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stopped, settled = model.infer(graph), model.infer(graph, tolerance=1e-3)
+    assert (stopped.iterations, stopped.converged) == (stop, False)
+    assert settled.converged
+    errors = [np.sqrt(np.mean((beliefs.mean() - truth) ** 2)) for beliefs in (stopped, settled)]
+    assert errors[0] < 0.98 * errors[1]
+
+
+def test_a_tree_is_not_stopped_short():
+    model = of_pictures()
+    chain = Graph.chain(40, variable="x", relation="beside").observe("read", np.linspace(0, 255, 40))
+    assert model.infer(chain).converged
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"damping": 0.3}, {"weighting": "tree-reweighted"}, {"tolerance": 1e-2}]
+)
+def test_who_says_how_to_run_is_not_stopped(given):
+    with pytest.warns(ConvergenceWarning):
+        beliefs = of_pictures().infer(drawn_picture(1)[0], **{"max_iterations": 3, **given})
+    assert beliefs.iterations == 3
+
+
+def test_the_stop_is_stored(tmp_path):
+    model = of_pictures()
+    model.save(tmp_path / "model.kbp")
+    again = Model.load(tmp_path / "model.kbp")
+    assert again.settings_["calibration"] == model.settings_["calibration"]
+    graph, _ = drawn_picture(1)
+    np.testing.assert_array_equal(again.infer(graph).mean(), model.infer(graph).mean())
 
 
 def test_missing_true_values_are_left_out():

@@ -12,7 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from kernelbp.calibration import MIXINGS, GraphCalibration, calibrate, inferences_needed
+from kernelbp.calibration import (
+    MIXINGS,
+    STOPPED_DAMPING,
+    GraphCalibration,
+    calibrate,
+    inferences_needed,
+)
 from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError, UnsupportedError
 from kernelbp.graph import Graph, Readings
 from kernelbp.inference.beliefs import Beliefs
@@ -219,10 +225,11 @@ class Model:
         whose products gain little beyond; raise it for polynomial kernels.
     budget : int, optional
         Most states of a variable in probability conditionals: trades speed for accuracy. By default it
-        grows slowly with the number of pairs (16 to 64 for numbers, up to 128 for other variables).
+        grows slowly with the number of pairs (16 to 64 for numbers, up to 128 for other variables), and is a
+        little larger with training graphs.
     mixing : float, optional
         Share of independence mixed into every relation between hidden variables; fitted to held-out
-        pairs if not given, and then at least 2% on graphs with cycles. A variable that is never a relation's first end counts as read, not hidden:
+        pairs if not given, and then at least 0.3% on graphs with cycles. A variable that is never a relation's first end counts as read, not hidden:
         what readings say is mixed with far less, always fitted.
     landmarks : mapping from variable name to values, optional
         Your own support points for some variables.
@@ -331,8 +338,8 @@ class Model:
             where a relation holds are pooled: one template. Relations with a potential take none.
         graphs : sequence of (graph, true values of its nodes), optional
             Training graphs with their evidence and known hidden values (NaN or None where unknown; a
-            mapping from variable to values if there are several variables). Mixing, edge weights and the
-            belief's temperature are then fitted by running inference on them.
+            mapping from variable to values if there are several variables). Mixing, edge weights, when to
+            stop on graphs with cycles and the belief's temperature are then fitted by running inference on them.
         progress : bool
             Show a progress bar.
 
@@ -385,7 +392,7 @@ class Model:
                     power=self.power,
                     residual=self.residual,
                     max_rank=self.max_rank,
-                    budget=self.budget or default_budget(mine),
+                    budget=self.budget or default_budget(mine, finer=len(graphs) > 0),
                     landmarks=landmarks.get(name),
                     only_read=name not in landmarks and self._only_read(name, mine.kind),
                 )
@@ -526,7 +533,9 @@ class Model:
         schedule : "auto", "flooding", "sweep", "residual", "splash" or "tree"
             The order of updates; "auto" is exact on trees and sweeps elsewhere.
         max_iterations : int
-            Each iteration updates every message once.
+            Each iteration updates every message once. Where training graphs showed that beliefs are best before
+            messages have settled, inference stops there, unless this, `tolerance`, `damping`, `schedule` or
+            `weighting` is given.
         tolerance : float
             Stop when no message value changes by more than this share of its message's largest value.
         damping : float or "auto"
@@ -567,6 +576,8 @@ class Model:
         }
         if choice["conditionals"] is None:
             choice["conditionals"] = "probability" if choice["update"] == "constant" else "embedding"
+        stopped = _stopped(fitted.calibration, choice, {**(self.inference or {}), **given})
+        choice |= stopped
         precision = check_call(graph, choice, start, dtype, n_jobs)
         if choice["conditionals"] == "embedding":
             _refuse_potentials(graph, fitted.known)
@@ -596,6 +607,7 @@ class Model:
             n_jobs=n_jobs,
             weight_scale=fitted.calibration.weight_scale,
             temperature=1.0 if operators.signed else fitted.calibration.temperature,
+            smooth=not stopped,
             progress=progress,
         )
         return Beliefs(source, verdict)
@@ -887,6 +899,23 @@ def _refuse_potentials(graph: Graph, known: Mapping[str, KnownRelation]) -> None
             raise UnsupportedError(
                 f"relation {name!r} has a potential, which needs conditionals='probability', not 'embedding'"
             )
+
+
+def _stopped(
+    calibration: GraphCalibration, choice: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Settings of an inference that stops where training graphs said; none if the user says how it is to run.
+
+    A tolerance of zero, since stopping there is no failure to settle and nothing is to be said of it.
+    """
+    own = ("max_iterations", "tolerance", "damping", "weighting", "schedule")
+    if (
+        calibration.iterations is None
+        or choice["conditionals"] != "probability"
+        or any(given.get(name) is not None for name in own)
+    ):
+        return {}
+    return {"max_iterations": calibration.iterations, "damping": STOPPED_DAMPING, "tolerance": 0.0}
 
 
 def _are_numbers(relation: Relation, first: Embedding, second: Embedding) -> bool:
