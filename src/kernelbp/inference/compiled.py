@@ -271,11 +271,11 @@ def _lay_out(
             places[answers[a, 0], 0] = ONE if wakes[s - first] else NONE
     place, count = NONE, NONE
     for g in range(first_segment, last_segment):
-        some_segments[g - first_segment] = segments[g]
+        _copy_row(segments, g, some_segments, g - first_segment)
         some_segments[g - first_segment, 0] = some_segments[g - first_segment, 3] = count
         for i in range(segments[g, 0], segments[g + ONE, 0]):
             if places[place, 0] == ONE:
-                some_targets[count] = targets[i]
+                _copy_row(targets, i, some_targets, count)
                 places[place, 0] = count
                 count += ONE
             place += ONE
@@ -283,7 +283,7 @@ def _lay_out(
     sender, answer = NONE, NONE
     for s in range(first, last):
         if wakes[s - first]:
-            some_senders[sender] = senders[s]
+            _copy_row(senders, s, some_senders, sender)
             some_senders[sender, 4] = answer
             for a in range(senders[s, 4], senders[s + ONE, 4]):
                 some_answers[answer, 0] = places[answers[a, 0], 0]
@@ -291,6 +291,13 @@ def _lay_out(
                 answer += ONE
             sender += ONE
     some_senders[sender, 4] = answer
+
+
+@jit
+def _copy_row(source: Table, row: Any, target: Table, place: Any) -> None:
+    # Number by number: an assignment of rows takes longer than what it saves.
+    for column in range(source.shape[1]):
+        target[place, column] = source[row, column]
 
 
 @jit
