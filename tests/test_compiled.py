@@ -228,6 +228,7 @@ def test_a_message_that_says_nothing_becomes_ones(weighted):
 def test_nodes_that_have_heard_nothing_new_rest(monkeypatch, damping, weighted):
     monkeypatch.setattr(engine, "MANY", 0)
     monkeypatch.setattr(program, "BLOCK_CELLS", 200)
+    monkeypatch.setattr(program, "BLOCK_ROWS", 1)
     slept = 0
     for seed in range(3):
         wiring = wire(graph_of_all_degrees(seed), RELATIONS, np.empty(0, dtype=np.intp))

@@ -55,7 +55,7 @@ class Engine:
         self.compiled = state.messages.values.size > SMALL and not state.functions and _whole(state)
         self._kept: tuple[Sequence[Phase], Program] | None = None
         self._threads: ThreadPoolExecutor | None = None
-        self._fresh: NDArray[Any] | None = None
+        self._fresh: Flat | None = None
         self._pending, self._enough = np.empty(0, dtype=np.float32), 0.0
         self._workspaces: dict[int, tuple[Any, ...]] = {}
         self.messages, self._evidence, self._weights = state.messages, state.evidence, state.weights
@@ -93,7 +93,8 @@ class Engine:
                         self.messages, self.state.messages, self._layout.rows, strict=True
                     ):
                         places = self._layout.row_places[first : first + len(mine)]
-                        np.take(mine[:, : theirs.shape[1]], places, axis=0, out=theirs)
+                        # Places need no check, for which NumPy would take them twice.
+                        np.take(mine[:, : theirs.shape[1]], places, axis=0, out=theirs, mode="clip")
 
     def update(
         self,
@@ -137,12 +138,15 @@ class Engine:
         from kernelbp.inference import compiled
 
         if self._fresh is None:
-            self._fresh = self.messages.values.copy()
-        largest = 0.0
+            self._fresh = Flat.of(list(self.messages), self.messages.values.dtype)
+        fresh, largest = self._fresh, 0.0
         for begin, end in pairwise(program.cuts.tolist()):
-            largest = max(largest, self._run(program, begin, end, self._fresh, damping, changes))
+            largest = max(largest, self._run(program, begin, end, fresh.values, damping, changes))
+            if len(phases) == 1 and len(program.targets) == self._wiring.n_messages:
+                self.messages.exchange(fresh)  # all are new: nothing to copy
+                continue
             part = program.segments[int(program.blocks[begin, 1]) : int(program.blocks[end, 1]) + 1]
-            compiled.copy_messages(self._fresh, self.messages.values, part, program.targets)
+            compiled.copy_messages(fresh.values, self.messages.values, part, program.targets)
         return largest
 
     def awake(self, enough: float) -> float:
@@ -160,7 +164,9 @@ class Engine:
     ) -> float:
         """Blocks first ... last: phases with many blocks on all threads, runs of smaller ones in one go."""
         begin, largest = first, 0.0
-        many = np.diff(program.cuts) >= WORTH_SHARING * self._n_jobs
+        # What will be news to later phases is not known yet: about as much as is to the first.
+        awake = 2 * self.awake(self._enough) if self._enough and self._n_jobs > 1 else 1.0
+        many = np.diff(program.cuts) * awake >= WORTH_SHARING * self._n_jobs
         for phase in np.flatnonzero(many).tolist() if self._n_jobs > 1 else ():
             cut, following = program.cuts[phase], program.cuts[phase + 1]
             if cut < first or following > last:

@@ -20,6 +20,8 @@ LANES = 8
 """Values that are worked on at once."""
 BLOCK_CELLS = 1 << 15
 """Message values a block makes, about: products and new messages stay in a core's own cache."""
+BLOCK_ROWS = 512
+"""Messages a block makes, at least, about: BLAS lays out the operator anew for each block."""
 
 
 def padded(size: int) -> int:
@@ -169,7 +171,7 @@ def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Pro
     # Blocks: senders of one phase and variable, as many as send about what fits the cache.
     run_opens = _opens(phase, variable)
     run_begin = first_answer[run_opens][np.cumsum(run_opens) - 1]
-    share = (first_answer - run_begin) // np.maximum(BLOCK_CELLS // layout.sizes[variable], 1)
+    share = (first_answer - run_begin) // np.maximum(BLOCK_CELLS // layout.sizes[variable], BLOCK_ROWS)
     block_opens = run_opens | _opens(share)
     first_sender = np.flatnonzero(block_opens)
     block = (np.cumsum(block_opens) - 1)[sender]

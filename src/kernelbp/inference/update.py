@@ -65,6 +65,11 @@ class Flat:
             mine[...] = given
         return made
 
+    def exchange(self, other: Flat) -> None:
+        """Trade arrays with another of the same shapes."""
+        self.values, other.values = other.values, self.values
+        self._parts, other._parts = other._parts, self._parts
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Flat.of, (list(self), self.values.dtype)
 
