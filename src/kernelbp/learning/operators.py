@@ -339,7 +339,7 @@ class ProbabilityOperators:
         points: Column | None = None,
         readings: NDArray[Any] | None = None,
     ) -> Matrix:
-        """w(x)' R w(y), the density ratio counted; w(x)' r(y), that of a predictor or of readings; or a known potential."""
+        """w(x)' R w(y), the density ratio counted; w(x)' r(y), predicted or of readings; or a known potential."""
         if relation in self.known:
             known = self.known[relation]
             where = self.support(known.ends(toward)[0]) if points is None else points

@@ -6,16 +6,18 @@ slowly and whose shape does not change,
 
 .. math:: y = m(x) + s(x)\, u, \qquad u \sim f,
 
-so that all pairs together tell f. Here m is a line of pieces with few bends (a ridge on changes of slope), log s a local
-mean of squared residuals, and f either Gaussian or a density of Gaussian windows over the residuals of held-out pairs.
+so that all pairs together tell f. Here m is made of straight pieces (with a ridge on changes of slope), the square of
+s is a local mean of squared residuals, and f is either Gaussian or a density of Gaussian windows over the residuals
+of held-out pairs.
 A small share of readings is taken to come from anywhere, by a density with heavy tails, so that a reading unlike
 all others says little. At state k a reading is as likely as on average over the values the state stands for,
 
 .. math:: e_k(y) = \sum_x p(x)\, w_k(x)\, p(y \mid x) \Big/ \sum_x p(x)\, w_k(x) .
 
 Whether this or counting is taken is decided by held-out pairs, by the mean of
-:math:`\log w(x)^\top e(y) / \pi^\top e(y)`, with :math:`\pi` the mean of w(x): the log density of the hidden value given the
-reading over its frequency. Both forms are measured against the same frequencies, and no density of readings is needed.
+:math:`\log w(x)^\top e(y) / \pi^\top e(y)`, with :math:`\pi` the mean of w(x): the log density of the hidden value given
+the reading, over its frequency. Both forms are measured against the same frequencies, and no density of readings
+is needed.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ Indices = NDArray[np.intp]
 Shape = Literal["gaussian", "pooled"]
 
 LEAST_PAIRS = 12
-"""With fewer, nothing is tried: folds of three say nothing about a shape."""
+"""With fewer, nothing is tried: folds of three pairs say nothing about a shape."""
 RULER_POINTS = 1024
 """Readings at which the likelihood is tabulated; between them it is interpolated."""
 SCORED_POINTS = 512
@@ -70,8 +72,8 @@ STRAY_SHARES = (*EVIDENCE_SHARES, 0.03, 0.1)
 TRIED_SHARE = EVIDENCE_SHARES[2]
 """The share while the shape is still open."""
 LEAST_SCALE = 1e-5
-"""Noise is not taken to be finer than this, in distances between the quartiles of readings: the ruler is a hundred times
-coarser."""
+"""Noise is not taken to be finer than this, in distances between the quartiles of readings: the ruler is a hundred
+times coarser."""
 FARTHEST = 1e9
 """Values further than this many distances between the quartiles from their median are taken to lie there."""
 TINY = float(np.finfo(np.float64).tiny)
@@ -589,7 +591,7 @@ def _stray(y: Matrix) -> Matrix:
 
 
 def _averaged(points: Matrix, fit: _Fit, noise: _Density, places: _Places) -> Matrix:
-    """Densities of readings at each state, averaged over the values it stands for, (g, q); at itself, if there are none."""
+    """Densities of readings at each state, (g, q): averaged over the values it stands for, or its own if there are none."""
     prior = places.mass.sum(axis=0)
     unseen = np.flatnonzero(prior <= 0)
     x = np.concatenate([places.centres, places.states[unseen]])
