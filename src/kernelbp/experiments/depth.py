@@ -14,7 +14,7 @@ and power are chosen by belief propagation on training images.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -79,7 +79,6 @@ TUNED_PART = 4
 TUNED_TOLERANCE = 1e-2
 """Settings are chosen by messages that have nearly settled."""
 PAPER_ITERATIONS, PAPER_DAMPING = 10, 0.9
-SHARED = "kernel BP, on the rivals' images"
 
 
 def run(study: Study, sizes: Sizes | None = None) -> Report:
@@ -372,7 +371,7 @@ def _report(
     from kernelbp.figures.depth import depth_bars, depth_distribution, depth_maps
 
     every = [row for part in finished for result in part.values() for row in result.rows]
-    table = summary([*every, *_beside_rivals(every)])
+    table = summary(every)
     first = folds[0]
     arrays = ours[f"kernel BP, {first.name}"].arrays
     best = min(
@@ -437,17 +436,9 @@ def _report(
             ),
         ],
         pictures=pictures,
-        claims=claims(table),
+        claims=claims(table, every),
         settings=settings_of(sizes, form, scenes, folds, study),
     )
-
-
-def _beside_rivals(rows: Sequence[Row]) -> list[Row]:
-    """Kernel belief propagation once more, on the images that the rivals were run on, if those are not all."""
-    theirs = {row["image"] for row in rows if str(row["method"]).split(" BP")[0] in PAPER}
-    mine = [row for row in rows if row["method"] == "kernel BP" and row["evidence"] == FOR_RIVALS]
-    shared: list[Row] = [{**row, "method": SHARED} for row in mine if row["image"] in theirs]
-    return shared if len(shared) < len(mine) else []
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:
@@ -478,8 +469,21 @@ def summary(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def claims(table: Sequence[Row]) -> list[Claim]:
-    """What the issue's experiment must show."""
+def _against_rivals(rows: Sequence[Row]) -> Iterator[tuple[float, str]]:
+    """Our error over each rival's, on the images that rival ran on."""
+    found: dict[tuple[Any, Any], dict[Any, float]] = {}
+    for row in rows:
+        found.setdefault((row["method"], row["evidence"]), {})[row["image"]] = float(row["MAE"] or 0)
+    ours = found["kernel BP", FOR_RIVALS]
+    for (method, _), theirs in found.items():
+        if str(method).split(" BP")[0] in PAPER:
+            mine, other = np.mean([ours[image] for image in theirs]), np.mean(list(theirs.values()))
+            images = f"{len(theirs)} image{'s' if len(theirs) > 1 else ''}"
+            yield float(mine / other), f"{mine / other:.4f} ({mine:.4f} to {other:.4f} of {method}, {images})"
+
+
+def claims(table: Sequence[Row], rows: Sequence[Row]) -> list[Claim]:
+    """What this experiment is to show; `table` averages the `rows` of single images."""
     error = {(row["method"], row["evidence"]): float(row["MAE log10"] or 0) for row in table}
     made = []
     for kind in ESTIMATORS:
@@ -492,15 +496,13 @@ def claims(table: Sequence[Row]) -> list[Claim]:
                 with_graph < alone,
             )
         )
-    theirs = {method: value for (method, _), value in error.items() if str(method).split(" BP")[0] in PAPER}
-    least = min(theirs.values())
-    mine = error.get((SHARED, FOR_RIVALS), error["kernel BP", FOR_RIVALS])
+    ratio, text = max(_against_rivals(rows))
     made.append(
         Claim(
-            f"kernel BP on {FOR_RIVALS} below every rival's with the same evidence, on the same images",
-            f"{mine:.4f}",
-            f"< {least:.4f}",
-            mine < least,
+            f"kernel BP on {FOR_RIVALS} below every rival with the same evidence, on the images it ran on (largest ratio)",
+            text,
+            "below 1",
+            ratio < 1.0,
         )
     )
     seconds = {
