@@ -125,7 +125,9 @@ def _arguments(function: Callable[..., Any]) -> int:
 
 
 def _positions(values: Column, wanted: Column) -> NDArray[np.intp]:
-    """Where each wanted value stands among `values`."""
+    """Where each wanted value stands among `values`, which are distinct."""
+    if wanted is values:
+        return np.arange(len(values))
     if values.dtype == object:
         place = {value: index for index, value in enumerate(values)}
         return np.asarray([place[value] for value in wanted], dtype=np.intp)
