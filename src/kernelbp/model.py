@@ -82,8 +82,9 @@ class Relation:
     symmetric : bool
         Whether a pair may be read either way, as for neighbouring pixels.
     evidence : "likelihood", "posterior", a scikit-learn estimator or None
-        How an observed second value speaks about the first: through second given first (a smoothed
-        likelihood, right for scalar readings); through first given second divided by the marginal of first
+        How an observed second value speaks about the first: through second given first (a likelihood, right for
+        scalar readings, by location, scale and shape of the noise or by smoothed counts, whichever foretells held-out
+        pairs better); through first given second divided by the marginal of first
         (a ridge regression on the kernel's features, right for long feature vectors); or through an estimator
         of your own in place of that regression, a regressor of the first value or a classifier of the state nearest
         to it. All predictions are calibrated on pairs held out. None takes whichever of the first two scores
