@@ -280,6 +280,17 @@ def test_inference_stops_where_beliefs_of_training_graphs_were_best():
     assert errors[0] < 0.98 * errors[1]
 
 
+def test_training_on_trees_tries_no_stops(monkeypatch):
+    asked = []
+    infer = Model.infer
+    monkeypatch.setattr(Model, "infer", lambda self, graph: asked.append(graph) or infer(self, graph))
+    chain = Graph.chain(30, variable="x", relation="beside")
+    truth = np.sin(np.arange(30.0))
+    model = unfitted().fit(pairs(), graphs=[(chain.observe("read", truth + 0.1), truth)])
+    assert model.settings_["calibration"]["iterations"] is None
+    assert len(asked) == len(MIXINGS) + len(WEIGHT_SCALES) - 1
+
+
 def test_a_tree_is_not_stopped_short():
     model = of_pictures()
     chain = Graph.chain(40, variable="x", relation="beside").observe("read", np.linspace(0, 255, 40))

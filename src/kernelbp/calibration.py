@@ -2,9 +2,9 @@
 
 A few numbers cannot be told from pairs alone: how much independence to mix into the relations, how strongly to
 weight the edges, how far what is known is to be carried, how far to trust the belief that comes out. Given graphs
-with known values, inference is run on them and the belief of the truth is scored. The temperature is the one of best ranked probability
-score on numbers (the squared distance of distribution functions), of best log-probability elsewhere. The
-others are then chosen by the squared error of the belief's mean on numbers, and by the same
+with known values, inference is run on them and the belief of the truth is scored. The temperature is the one of best
+ranked probability score on numbers (the squared distance of distribution functions), of best log-probability
+elsewhere. The others are then chosen by the squared error of the belief's mean on numbers, and by the same
 log-probability elsewhere. Errors enter by their logarithm, graph by graph and variable by variable: that makes them
 comparable with log-probabilities, and an easy graph counts as much as a hard one.
 """
@@ -89,12 +89,16 @@ def calibrate(
     """
     truths = [_true_measures(graph, truth, operators) for graph, truth in graphs]
     tried: dict[GraphCalibration, GraphCalibration] = {}
+    cycles = False
 
     def scored(settings: GraphCalibration) -> GraphCalibration:
         """With the temperature and score found."""
+        nonlocal cycles
         for_temperature, for_settings = np.zeros(len(TEMPERATURES)), np.zeros(len(TEMPERATURES))
         for (graph, _), truth in zip(graphs, truths, strict=True):
-            found = _scores_of_truth(infer(graph, settings), truth, operators)
+            beliefs = infer(graph, settings)
+            cycles |= not beliefs._source.wiring.is_forest
+            found = _scores_of_truth(beliefs, truth, operators)
             for_temperature += found[0] / len(graphs)
             for_settings += found[1] / len(graphs)
             step(_note(settings))
@@ -110,6 +114,8 @@ def calibrate(
 
     best = best_of([GraphCalibration(mixing=share) for share in mixings])
     settled = best_of([replace(best, weight_scale=factor) for factor in WEIGHT_SCALES])
+    if not cycles:
+        return settled  # two passes over a tree are exact: nowhere to stop
     best = best_of([replace(settled, iterations=stop) for stop in STOPS])
     best = best_of([replace(best, mixing=share) for share in mixings])
     return best if (best.score or 0.0) > (settled.score or 0.0) + WORTH_STOPPING else settled

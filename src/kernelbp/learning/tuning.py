@@ -33,7 +33,7 @@ LEAST_MARGIN = 1e-150
 SHARES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2)
 """Shares of independence tried."""
 LOOPY_SHARE = 0.003
-"""Least share on graphs with cycles, where messages may not settle with less (measured on the sunsets)."""
+"""Least share on graphs with cycles, where messages may not settle with none (measured on the sunsets)."""
 EVIDENCE_SHARES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
 """The same for relations through which values are only read: an outlying reading may say little, but what
 readings say is not to be drowned by neighbours."""
