@@ -209,7 +209,7 @@ def _paper_preset(training: Training, **options: Any) -> Any:
 
 
 def _pairs_only(training: Training, **options: Any) -> Any:
-    return Model(*parts(), **options).fit({"beside": training.pairs, "read as": training.readings})
+    return _default(replace(training, images=()), **options)
 
 
 def _default(training: Training, **options: Any) -> Any:
