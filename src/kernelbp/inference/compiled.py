@@ -30,8 +30,9 @@ from kernelbp.inference.lanes import (
     store,
     where_below,
 )
+from kernelbp.inference.sharing import DONE, LEAVE, LIMIT, NEXT, SWAPPED, add, claim, look, put
 
-__all__ = ["add_logarithms", "copy_messages", "from_logarithms", "run_blocks", "to_logarithms", "workspace"]
+__all__ = ["add_logarithms", "copy_messages", "from_logarithms", "run_phases", "to_logarithms", "workspace"]
 
 Array = NDArray[Any]
 Table = NDArray[np.uint64]
@@ -41,12 +42,14 @@ FEW = np.float32(10)
 NONE, ONE, TWO, THREE, FOUR = (np.uint64(n) for n in range(5))
 AHEAD, LINE = np.uint64(6), np.uint64(16)
 """How many messages ahead are fetched, and float32 values in a line of the cache."""
+PATIENCE = 1 << 18
+"""How often a helper looks for something to do before it leaves: a millisecond or so."""
 MOST_FACTORS = np.uint64(8)
 """Senders with more neighbours than this are multiplied out in logarithms."""
 
 
 def workspace(rows: int, size: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-    """What `run_blocks` works in: for blocks of up to `rows` messages with room for `size` values each.
+    """What `run_phases` works in: for blocks of up to `rows` messages with room for `size` values each.
 
     Made once and used again: fresh memory has to be asked for page by page, which takes longer than a small phase.
     """
@@ -61,9 +64,108 @@ def workspace(rows: int, size: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
 
 
 @jit
-def run_blocks(
+def run_phases(
+    thread: int,
     first: int,
     last: int,
+    cuts: NDArray[np.int64],
+    board: NDArray[np.int64],
+    found: NDArray[np.float64],
+    numbers: NDArray[np.float64],
+    blocks: Table,
+    senders: Table,
+    answers: Table,
+    segments: Table,
+    targets: Table,
+    evidence: Array,
+    weights: Array,
+    operators: Array,
+    messages: Array,
+    fresh: Array,
+    floor: float,
+    signed: bool,
+    changes: NDArray[np.float64],
+    pending: NDArray[np.float32],
+    products: Array,
+    made: Array,
+    faint: NDArray[np.bool_],
+    logs: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    part: tuple[Table, Table, Table, Table, Table],
+) -> None:
+    """Thread 0 leads through phases `first` ... `last`; others help it until nothing has been to do for a while.
+
+    Blocks are numbered on from phase to phase and from iteration to iteration, and taken by whoever comes first.
+
+    Parameters
+    ----------
+    thread : which one this is
+    first, last : range of phases, for the one that leads
+    cuts, blocks, senders, answers, segments, targets : as `kernelbp.inference.program.Program`
+    board : see `kernelbp.inference.sharing`
+    found : (threads, ...) first of each row: written, the largest change of a value that thread has seen
+    numbers : (2,) damping, the share of the old message that is kept; and what a pending change must be, at least,
+        for its receiver to send again, 0 if all are to send
+    evidence, weights, operators : flat; no weights if all are one
+    messages : flat, read
+    fresh : flat, written; may be `messages` where a phase does not read what it writes
+    floor : least value of a weighted message relative to its largest
+    signed : whether values may be negative
+    changes : (messages,) written: the largest change of a value of each; none if nobody asks
+    pending : (messages,) as the layout numbers them, how much each has changed since its receiver last sent; none
+        if all are to send anyway
+    products, made, faint, logs, counts, part : to work in, for one thread; see `workspace`
+    """
+    kind = messages.dtype.type
+    # Messages that may be negative have no least value.
+    least = spread(kind(floor if len(weights) else (-np.inf if signed else 0.0)))
+    phase, idle = first, 0
+    while idle < PATIENCE and look(board, LEAVE) == 0 and (thread > 0 or phase < last):
+        if thread == 0:
+            put(board, LIMIT, look(board, LIMIT) + cuts[phase + 1] - cuts[phase])
+        idle += 1
+        taken = look(board, NEXT)
+        while taken < look(board, LIMIT):
+            if claim(board, NEXT, taken):
+                idle = 0
+                swapped = look(board, SWAPPED) != 0
+                change = _run_block(
+                    np.uint64(taken % (len(blocks) - 1)),
+                    blocks,
+                    senders,
+                    answers,
+                    segments,
+                    targets,
+                    evidence,
+                    weights,
+                    operators,
+                    fresh if swapped else messages,
+                    messages if swapped else fresh,
+                    numbers[0],
+                    least,
+                    signed,
+                    changes,
+                    pending,
+                    numbers[1],
+                    products,
+                    made,
+                    faint,
+                    logs,
+                    counts,
+                    part,
+                )
+                found[thread, 0] = max(found[thread, 0], change)
+                add(board, DONE)
+            taken = look(board, NEXT)
+        if thread == 0:
+            while look(board, DONE) < look(board, LIMIT):
+                pass
+            phase, idle = phase + 1, 0
+
+
+@jit
+def _run_block(
+    b: Any,
     blocks: Table,
     senders: Table,
     answers: Table,
@@ -75,7 +177,7 @@ def run_blocks(
     messages: Array,
     fresh: Array,
     damping: float,
-    floor: float,
+    least: Any,
     signed: bool,
     changes: NDArray[np.float64],
     pending: NDArray[np.float32],
@@ -87,72 +189,49 @@ def run_blocks(
     counts: NDArray[np.int64],
     part: tuple[Table, Table, Table, Table, Table],
 ) -> float:
-    """Update the messages of blocks `first` ... `last`; the largest change of a value of any.
-
-    Parameters
-    ----------
-    first, last : range of blocks
-    blocks, senders, answers, segments, targets : as `kernelbp.inference.program.Program`
-    evidence, weights, operators : flat; no weights if all are one
-    messages : flat, read
-    fresh : flat, written; may be `messages` where a phase does not read what it writes
-    damping, floor : share of the old message kept; least value of a weighted message relative to its largest
-    signed : whether values may be negative
-    changes : (messages,) written: the largest change of a value of each; none if nobody asks
-    pending : (messages,) as the layout numbers them, how much each has changed since its receiver last sent; none
-        if all are to send anyway
-    enough : what one of those must have changed by, at least, for its receiver to send again; 0 if all are to send
-    products, made, faint, logs, counts, part : to work in, for one thread; see `workspace`
-    """
-    kind = messages.dtype.type
-    # Messages that may be negative have no least value.
-    least = spread(kind(floor if len(weights) else (-np.inf if signed else 0.0)))
-    largest = 0.0
-    for b in range(np.uint64(first), np.uint64(last)):
-        q, low, high = blocks[b, 2], blocks[b, 0], blocks[b + ONE, 0]
-        first_segment, last_segment = blocks[b, 1], blocks[b + ONE, 1]
-        table = (senders, answers, segments, targets)
-        if len(pending):
-            awake = _awake(senders, low, high, pending, enough, faint)
-            if awake == 0:
-                continue
-            if awake < high - low:
-                # Those that send are laid out as a block of their own.
-                _lay_out(table, low, high, first_segment, last_segment, faint, part)
-                low, high, first_segment, last_segment = NONE, awake, NONE, last_segment - first_segment
-                table = part[:4]
-        change = _run_block(
-            q,
-            low,
-            high,
-            first_segment,
-            last_segment,
-            table[0],
-            table[1],
-            table[2],
-            table[3],
-            evidence,
-            weights,
-            operators,
-            messages,
-            fresh,
-            damping,
-            least,
-            signed,
-            changes,
-            pending,
-            products,
-            made,
-            faint,
-            logs,
-            counts,
-        )
-        largest = max(largest, change)
-    return largest
+    """Update the messages of a block, or of those of its senders that have heard news; the largest change of a value."""
+    q, low, high = blocks[b, 2], blocks[b, 0], blocks[b + ONE, 0]
+    first_segment, last_segment = blocks[b, 1], blocks[b + ONE, 1]
+    table = (senders, answers, segments, targets)
+    if len(pending):
+        awake = _awake(senders, low, high, pending, enough, faint)
+        if awake == 0:
+            return 0.0
+        if awake < high - low:
+            # Those that send are laid out as a block of their own.
+            _lay_out(table, low, high, first_segment, last_segment, faint, part)
+            low, high, first_segment, last_segment = NONE, awake, NONE, last_segment - first_segment
+            table = part[:4]
+    return _run_senders(
+        q,
+        low,
+        high,
+        first_segment,
+        last_segment,
+        table[0],
+        table[1],
+        table[2],
+        table[3],
+        evidence,
+        weights,
+        operators,
+        messages,
+        fresh,
+        damping,
+        least,
+        signed,
+        changes,
+        pending,
+        products,
+        made,
+        faint,
+        logs,
+        counts,
+    )
 
 
 @jit
-def _run_block(
+def _run_senders(
     q: Any,
     first: Any,
     last: Any,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
@@ -19,14 +20,14 @@ from kernelbp.inference.update import FLOORS, Flat, State, update_plainly
 from kernelbp.inference.wiring import Phase, Wiring
 from kernelbp.learning.conditionals import Conditional
 
-__all__ = ["Engine", "available_threads"]
+__all__ = ["Engine", "available_threads", "blas_on"]
 
 SMALL = 1 << 15
 """Message values up to which plain NumPy takes no longer than loading the compiled code does."""
 MANY = 1 << 18
 """Message values that are many: a compiled iteration then takes longer than finding out who has heard nothing new."""
-WORTH_SHARING = 6
-"""Blocks a thread must get for it to be worth waking."""
+WORTH_HELPING = 2
+"""Blocks of a phase for each thread, at least."""
 
 
 class Engine:
@@ -56,7 +57,8 @@ class Engine:
         self._kept: tuple[Sequence[Phase], Program] | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._fresh: Flat | None = None
-        self._pending, self._enough = np.empty(0, dtype=np.float32), 0.0
+        self._crew: _Crew | None = None
+        self._pending = np.empty(0, dtype=np.float32)
         self._workspaces: dict[int, tuple[Any, ...]] = {}
         self.messages, self._evidence, self._weights = state.messages, state.evidence, state.weights
         if self.compiled:
@@ -81,10 +83,11 @@ class Engine:
     @contextmanager
     def running(self) -> Iterator[Engine]:
         """Threads of this engine and of BLAS, never both at once; messages are in the state afterwards."""
-        with _blas_on(1 if self.compiled else self._n_jobs):
+        with blas_on(1 if self.compiled else self._n_jobs):
             try:
                 yield self
             finally:
+                self._dismiss()
                 if self._threads is not None:
                     self._threads.shutdown()
                     self._threads = None
@@ -129,99 +132,53 @@ class Engine:
             return max((float(noted[phase.messages].max(initial=0.0)) for phase in phases), default=0.0)
         if self._kept is None or self._kept[0] is not phases:
             self._kept = phases, make_program(self._wiring, self._layout, phases)
+            self._dismiss()
         program = self._kept[1]
-        self._enough = enough or 0.0
-        if program.independent:
-            if enough is not None and self.rests and not len(self._pending):
-                self._pending = np.zeros(self._wiring.n_messages, dtype=np.float32)
-            return self._run(program, 0, len(program.blocks) - 1, self.messages.values, damping, changes)
+        if self.rests and enough is not None and not len(self._pending):
+            self._pending = np.zeros(self._wiring.n_messages, dtype=np.float32)
+            self._dismiss()
+        if not program.independent and self._fresh is None:
+            self._fresh = Flat.of(list(self.messages), self.messages.values.dtype)
+        if self._crew is None or self._crew.changes is not changes:
+            self._crew = self._assembled(program, changes)
+        if program.independent or self._fresh is None:
+            return self._crew.run(0, len(phases), damping, enough or 0.0)
         from kernelbp.inference import compiled
 
-        if self._fresh is None:
-            self._fresh = Flat.of(list(self.messages), self.messages.values.dtype)
-        fresh, largest = self._fresh, 0.0
-        for begin, end in pairwise(program.cuts.tolist()):
-            largest = max(largest, self._run(program, begin, end, fresh.values, damping, changes))
+        largest = 0.0
+        for place, (begin, end) in enumerate(pairwise(program.cuts.tolist())):
+            largest = max(largest, self._crew.run(place, place + 1, damping, 0.0))
             if len(phases) == 1 and len(program.targets) == self._wiring.n_messages:
-                self.messages.exchange(fresh)  # all are new: nothing to copy
+                self.messages.exchange(self._fresh)  # all are new: nothing to copy
+                self._crew.swap()
                 continue
             part = program.segments[int(program.blocks[begin, 1]) : int(program.blocks[end, 1]) + 1]
-            compiled.copy_messages(fresh.values, self.messages.values, part, program.targets)
+            compiled.copy_messages(self._fresh.values, self.messages.values, part, program.targets)
         return largest
 
     def awake(self, enough: float) -> float:
         """The share of messages that have changed by so much since their receivers last sent."""
         return float(np.mean(self._pending >= enough)) if len(self._pending) else 1.0
 
-    def _run(
-        self,
-        program: Program,
-        first: int,
-        last: int,
-        fresh: NDArray[Any],
-        damping: float,
-        changes: NDArray[np.float64],
-    ) -> float:
-        """Blocks first ... last: phases with many blocks on all threads, runs of smaller ones in one go."""
-        begin, largest = first, 0.0
-        # What will be news to later phases is not known yet: about as much as is to the first.
-        awake = 2 * self.awake(self._enough) if self._enough and self._n_jobs > 1 else 1.0
-        many = np.diff(program.cuts) * awake >= WORTH_SHARING * self._n_jobs
-        for phase in np.flatnonzero(many).tolist() if self._n_jobs > 1 else ():
-            cut, following = program.cuts[phase], program.cuts[phase + 1]
-            if cut < first or following > last:
-                continue
-            found = [self._call(0, program, begin, cut, fresh, damping, changes)]
-            shares = np.linspace(cut, following, self._n_jobs + 1).astype(np.int64).tolist()
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(self._n_jobs - 1)
-            others = [
-                self._threads.submit(self._call, thread, program, low, high, fresh, damping, changes)
-                for thread, (low, high) in enumerate(pairwise(shares[1:]), start=1)
-            ]
-            found.append(self._call(0, program, shares[0], shares[1], fresh, damping, changes))
-            found += [other.result() for other in others]
-            largest = max(largest, *found)
-            begin = following
-        return max(largest, self._call(0, program, begin, last, fresh, damping, changes))
-
-    def _call(
-        self,
-        thread: int,
-        program: Program,
-        first: int,
-        last: int,
-        fresh: NDArray[Any],
-        damping: float,
-        changes: NDArray[np.float64],
-    ) -> float:
-        if first >= last:
-            return 0.0
-        from kernelbp.inference import compiled
-
+    def _assembled(self, program: Program, changes: NDArray[np.float64]) -> _Crew:
+        """Threads for a program, as many as have something to do."""
+        most = int(np.diff(program.cuts).max(initial=0))
+        threads = max(1, min(self._n_jobs, available_cores(), most // WORTH_HELPING))
+        if threads > 1 and self._threads is None:
+            self._threads = ThreadPoolExecutor(min(self._n_jobs, available_cores()) - 1)
         messages = self.messages.values
-        largest: float = compiled.run_blocks(
-            first,
-            last,
-            program.blocks,
-            program.senders,
-            program.answers,
-            program.segments,
-            program.targets,
-            self._evidence.values,
-            self._weights.values,
-            self._operators,
-            messages,
-            fresh,
-            float(damping),
-            FLOORS[messages.dtype],
-            self.state.signed,
-            changes,
-            self._pending,
-            self._enough,
-            *self._workspace(thread, program),
+        fresh = messages if program.independent or self._fresh is None else self._fresh.values
+        known = self._evidence.values, self._weights.values, self._operators
+        rules = FLOORS[messages.dtype], self.state.signed
+        workspaces = [self._workspace(thread, program) for thread in range(threads)]
+        return _Crew(
+            program, (*known, messages, fresh, *rules), changes, self._pending, workspaces, self._threads
         )
-        return largest
+
+    def _dismiss(self) -> None:
+        if self._crew is not None:
+            self._crew.leave()
+            self._crew = None
 
     def _workspace(self, thread: int, program: Program) -> tuple[Any, ...]:
         """A thread's own, made anew if a program needs more than those before it."""
@@ -232,6 +189,82 @@ class Engine:
         if held is None or len(held[0]) < rows * size or len(held[2]) < rows or len(held[3]) < 2 * size:
             held = self._workspaces[thread] = workspace(rows, size, self.messages.values.dtype)
         return held
+
+
+class _Crew:
+    """Threads that run a program together: the caller's, which leads, and helpers that wait for it to go on.
+
+    Parameters
+    ----------
+    program : Program
+    arguments : of `kernelbp.inference.compiled.run_phases`, from the evidence to whether values are signed
+    changes, pending : as there
+    workspaces : one for each thread
+    pool : where helpers run; not needed if there are none
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        arguments: tuple[Any, ...],
+        changes: NDArray[np.float64],
+        pending: NDArray[np.float32],
+        workspaces: Sequence[tuple[Any, ...]],
+        pool: ThreadPoolExecutor | None,
+    ) -> None:
+        from kernelbp.inference import sharing
+
+        self.changes = changes
+        self._board, self._numbers = sharing.board(), np.zeros(2)
+        self._found = np.zeros((len(workspaces), sharing.LINE))
+        self._workspaces, self._pool = workspaces, pool
+        self._helpers: list[Future[None] | None] = [None] * (len(workspaces) - 1)
+        self._shared = (
+            program.cuts,
+            self._board,
+            self._found,
+            self._numbers,
+            program.blocks,
+            program.senders,
+            program.answers,
+            program.segments,
+            program.targets,
+            *arguments,
+            changes,
+            pending,
+        )
+
+    def run(self, first: int, last: int, damping: float, enough: float) -> float:
+        """Phases first ... last; the largest change."""
+        from kernelbp.inference.compiled import run_phases
+
+        self._numbers[:] = damping, enough
+        self._found[:] = 0.0
+        for place, helper in enumerate(self._helpers):
+            if self._pool is not None and (helper is None or helper.done()):
+                thread = place + 1
+                self._helpers[place] = self._pool.submit(
+                    run_phases,
+                    thread,
+                    0,
+                    0,
+                    *self._shared,
+                    *self._workspaces[thread],
+                )
+        run_phases(0, first, last, *self._shared, *self._workspaces[0])
+        return float(self._found.max())
+
+    def swap(self) -> None:
+        """From now on read what was written, and write what was read."""
+        from kernelbp.inference.sharing import SWAPPED
+
+        self._board[SWAPPED] ^= 1
+
+    def leave(self) -> None:
+        """Have helpers stop waiting."""
+        from kernelbp.inference.sharing import LEAVE
+
+        self._board[LEAVE] = 1
 
 
 def _laid_out(
@@ -255,6 +288,11 @@ def _padded(table: NDArray[Any]) -> NDArray[Any]:
     return np.pad(table, [(0, padded(size) - size) for size in table.shape])
 
 
+def available_cores() -> int:
+    """Those this thread may run on: helpers without one would only be waited for."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def available_threads() -> int:
     """As many as BLAS may use: OMP_NUM_THREADS and threadpoolctl's limits are heeded, other inferences' are not."""
     with _lock:
@@ -275,7 +313,7 @@ _limits: list[Any] = []
 
 
 @contextmanager
-def _blas_on(threads: int) -> Iterator[None]:
+def blas_on(threads: int) -> Iterator[None]:
     """Limit BLAS while any inference runs: the first to begin says to how many threads, the last to end frees it."""
     with _lock:
         _running.append(_running[0] if _running else _blas_threads())

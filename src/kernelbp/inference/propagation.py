@@ -10,7 +10,7 @@ import numpy as np
 from kernelbp.errors import InputError
 from kernelbp.graph import Graph
 from kernelbp.inference.beliefs import Beliefs, Source
-from kernelbp.inference.engine import Engine, available_threads
+from kernelbp.inference.engine import Engine, available_threads, blas_on
 from kernelbp.inference.evidence import Evidence, VariableFacts
 from kernelbp.inference.memory import check_memory
 from kernelbp.inference.run import Verdict, run
@@ -23,6 +23,10 @@ from kernelbp.learning.operators import Operators
 from kernelbp.values import is_whole
 
 __all__ = ["check_call", "propagate", "wire_hidden"]
+
+FEW_NODES = 1 << 16
+"""Nodes whose evidence BLAS is to evaluate on one thread: its others would go on waiting for more, for about as long as
+all of inference takes, on the cores inference needs."""
 
 
 def check_call(graph: Any, choice: Mapping[str, Any], start: Any, dtype: Any, n_jobs: Any) -> np.dtype[Any]:
@@ -76,17 +80,19 @@ def propagate(
     temperature : of the beliefs
     smooth : whether an update is a smooth map, so that extrapolating iterations makes sense
     """
-    weights = edge_weights(graph, wiring, choice["weighting"], operators.signed, weight_scale)
     check_memory(wiring, [len(operators.support(name)) for name in wiring.variables], dtype)
     earlier = None if start is None else start._source.state.messages
-    state = initial_state(
-        wiring, operators, evidence, weights, graph.readings, dtype, earlier, choice["normalization"]
-    )
+    threads = available_threads() if n_jobs is None else n_jobs
+    with blas_on(1 if graph.n_nodes <= FEW_NODES else threads):
+        weights = edge_weights(graph, wiring, choice["weighting"], operators.signed, weight_scale)
+        state = initial_state(
+            wiring, operators, evidence, weights, graph.readings, dtype, earlier, choice["normalization"]
+        )
     plan = make_plan(choice["schedule"], wiring, graph.n_nodes, graph.shape)
     # Two passes over a tree are exact only where a message does not depend on the one that answers it.
     exact = choice["schedule"] in ("auto", "tree") and not state.weights and wiring.is_forest
     verdict = run(
-        Engine(state, wiring, available_threads() if n_jobs is None else n_jobs, plan.ranks),
+        Engine(state, wiring, threads, plan.ranks),
         plan,
         wiring.n_messages,
         max_iterations=choice["max_iterations"],
