@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelbp.errors import InputError
+from kernelbp.keeping import Kept
 from kernelbp.values import Column, Kind, as_column, missing_rows
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Graph:
     names : what the nodes are called if not 0, 1, 2, ... (nodes of a networkx graph)
     evidence : what is known, in the order it was said
     readings : (edges, ...) what known relations measured along each edge, or None
+    kept : how inference has laid the edges out, for the next on this graph or one that differs in evidence only
 
     Examples
     --------
@@ -97,10 +99,12 @@ class Graph:
     names: tuple[Hashable, ...] | None = None
     evidence: tuple[Readings | Fixed | Softened, ...] = field(default=())
     readings: NDArray[Any] | None = None
+    kept: Kept = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for array in (self.node_variable, self.edges, self.edge_relation):
             array.flags.writeable = False
+        object.__setattr__(self, "kept", Kept(4, self.n_edges))
 
     # ------------------------------------------------------------------ building
 
@@ -404,7 +408,9 @@ class Graph:
     # ------------------------------------------------------------------ inside
 
     def _with(self, said: Readings | Fixed | Softened) -> Graph:
-        return replace(self, evidence=(*self.evidence, said))
+        made = replace(self, evidence=(*self.evidence, said))
+        object.__setattr__(made, "kept", self.kept)
+        return made
 
     def _nodes(self, nodes: ArrayLike | str | None) -> Indices:
         if nodes is None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from kernelbp.inference.wiring import Phase, Wiring
 from kernelbp.learning.conditionals import Conditional
 
 __all__ = ["Engine", "available_threads", "blas_on"]
+
+Made = TypeVar("Made")
 
 SMALL = 1 << 15
 """Message values up to which plain NumPy takes no longer than loading the compiled code does."""
@@ -52,7 +54,7 @@ class Engine:
     def __init__(
         self, state: State, wiring: Wiring, n_jobs: int, ranks: NDArray[np.intp] | None = None
     ) -> None:
-        self.state, self._wiring, self._n_jobs = state, wiring, n_jobs
+        self.state, self._wiring, self._n_jobs, self._ranks = state, wiring, n_jobs, ranks
         self.compiled = state.messages.values.size > SMALL and not state.functions and _whole(state)
         self._kept: tuple[Sequence[Phase], Program] | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -63,7 +65,7 @@ class Engine:
         self.messages, self._evidence, self._weights = state.messages, state.evidence, state.weights
         if self.compiled:
             sizes = [messages.shape[1] for messages in state.messages]
-            self._layout = Layout.of(wiring, sizes, ranks)
+            self._layout = self._lasting("layout", lambda: Layout.of(wiring, sizes, ranks))
             self._operators = np.concatenate(
                 [_padded(o.right.T).ravel() for o in state.operators if isinstance(o, Conditional)]
             )
@@ -131,7 +133,8 @@ class Engine:
                 update_plainly(self.state, phase, damping, noted)
             return max((float(noted[phase.messages].max(initial=0.0)) for phase in phases), default=0.0)
         if self._kept is None or self._kept[0] is not phases:
-            self._kept = phases, make_program(self._wiring, self._layout, phases)
+            program = self._lasting("program", lambda: make_program(self._wiring, self._layout, phases))
+            self._kept = phases, program
             self._dismiss()
         program = self._kept[1]
         if self.rests and enough is not None and not len(self._pending):
@@ -155,6 +158,13 @@ class Engine:
             part = program.segments[int(program.blocks[begin, 1]) : int(program.blocks[end, 1]) + 1]
             compiled.copy_messages(self._fresh.values, self.messages.values, part, program.targets)
         return largest
+
+    def _lasting(self, name: str, make: Callable[[], Made]) -> Made:
+        """Kept with the wiring if phases are always the same; so are the ranks, for their address to stay theirs."""
+        if self._ranks is None:
+            return make()
+        key = (name, id(self._ranks), *(messages.shape[1] for messages in self.state.messages))
+        return self._wiring.kept.once(key, lambda: (make(), self._ranks))[0]
 
     def awake(self, enough: float) -> float:
         """The share of messages that have changed by so much since their receivers last sent."""

@@ -49,7 +49,10 @@ def wire_hidden(graph: Graph, relations: Mapping[str, Ends], evidence: Evidence)
     fixed = [
         graph.nodes_of(name)[part.nodes] for name, part in zip(graph.variables, evidence.fixed, strict=True)
     ]
-    return wire(graph, relations, np.concatenate([np.empty(0, dtype=np.intp), *fixed]))
+    numbers = np.concatenate([np.empty(0, dtype=np.intp), *fixed])
+    ends = [relations[name] for name in graph.relations if name in relations]
+    key = (*((end.first, end.second, end.symmetric) for end in ends), numbers.tobytes())
+    return graph.kept.once(key, lambda: wire(graph, relations, numbers))
 
 
 def propagate(

@@ -58,16 +58,20 @@ def make_plan(schedule: Schedule, wiring: Wiring, n_nodes: int, shape: tuple[int
     - ``tree``: from the leaves to the root of every tree and back, exact in one iteration.
     - ``auto``: ``tree`` on forests, else one colour of nodes after another.
     """
+    if schedule == "residual":
+        return ResidualPlan(wiring)
+    if schedule == "splash":
+        return SplashPlan(wiring, n_nodes)
+    return wiring.kept.once(("plan", schedule, shape), lambda: _fixed_plan(schedule, wiring, n_nodes, shape))
+
+
+def _fixed_plan(schedule: Schedule, wiring: Wiring, n_nodes: int, shape: tuple[int, ...] | None) -> FixedPlan:
     source, target = wiring.ends
     forest = wiring.is_forest
     if schedule == "tree" and not forest:
         raise InputError("schedule: 'tree' needs a graph without cycles; use 'auto' or 'sweep'")
     if schedule == "flooding":
         return FixedPlan(wiring, np.zeros(wiring.n_messages, dtype=np.intp))
-    if schedule == "residual":
-        return ResidualPlan(wiring)
-    if schedule == "splash":
-        return SplashPlan(wiring, n_nodes)
     if schedule == "tree" or (schedule == "auto" and forest):
         return FixedPlan(wiring, _tree_order(n_nodes, source, target))
     if shape is not None and schedule == "sweep":

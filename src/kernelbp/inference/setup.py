@@ -139,9 +139,10 @@ def edge_weights(
         weights = np.ones(graph.n_edges)
         used = np.flatnonzero(np.bincount(wiring.edge, minlength=graph.n_edges))
         whole = graph.shape if len(used) == graph.n_edges else None
-        weights[used] = np.minimum(
-            scale * spanning_tree_weights(graph.n_nodes, graph.edges[used], whole), 1.0
+        shares = wiring.kept.once(
+            "spanning trees", lambda: spanning_tree_weights(graph.n_nodes, graph.edges[used], whole)
         )
+        weights[used] = np.minimum(scale * shares, 1.0)
         if graph.n_nodes > LARGE:
             weights[np.abs(weights - 0.5) < NEAR_HALF] = 0.5
     else:

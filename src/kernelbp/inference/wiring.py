@@ -12,7 +12,7 @@ that holds every message once: one phase when flooding, one for each column of a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,7 @@ from scipy.sparse import csgraph
 
 from kernelbp.errors import InputError
 from kernelbp.graph import Graph
+from kernelbp.keeping import Kept
 from kernelbp.learning.examples import Ends
 
 __all__ = ["Gather", "Phase", "Send", "Wiring", "wire"]
@@ -47,6 +48,7 @@ class Wiring:
     edge : the graph's edge it belongs to
     operators : the (relation, toward) pairs that occur
     start : for each variable (n_v + 1,), rows start[i] ... start[i + 1] arrive at node i
+    kept : what has been laid out for it
     """
 
     variables: tuple[str, ...]
@@ -61,6 +63,10 @@ class Wiring:
     edge: Indices
     operators: tuple[tuple[str, int], ...]
     start: tuple[Indices, ...]
+    kept: Kept = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kept", Kept(8, self.n_messages // 2))
 
     @property
     def n_messages(self) -> int:
