@@ -259,8 +259,7 @@ def _run_senders(
 ) -> float:
     """Messages of senders `first` ... `last`, which make up the segments `first_segment` ... `last_segment`."""
     largest = 0.0
-    for s in range(first, last):
-        _leave_each_out(senders, s, answers, q, evidence, weights, messages, products, logs, counts)
+    _leave_each_out(senders, first, last, answers, q, evidence, weights, messages, products, logs, counts)
     for g in range(first_segment, last_segment):
         begin, at, to, low = segments[g, 0], segments[g, 1], segments[g, 2], segments[g, 3]
         count = segments[g + ONE, 0] - begin
@@ -448,7 +447,8 @@ def add_logarithms(arriving: Array, weights: Array, first: Table, zero: float, o
 @jit
 def _leave_each_out(
     senders: Table,
-    s: Any,
+    first: Any,
+    last: Any,
     answers: Table,
     q: Any,
     evidence: Array,
@@ -458,23 +458,25 @@ def _leave_each_out(
     logs: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> None:
-    """What a sender's messages are made of: evidence and what arrives, but for one's own."""
-    here, start, first = senders[s, 0], senders[s, 1], senders[s, 2]
-    degree, begin, end = senders[s, 3], senders[s, 4], senders[s + ONE, 4]
-    in_the_middle = degree == FOUR and end - begin == FOUR
-    if degree > MOST_FACTORS:
-        _gather_logs(senders, s, q, evidence, weights, messages, logs, counts)
-        for a in range(begin, end):
-            _leave_out_log(logs, counts, messages, answers[a, 1], products, answers[a, 0] * q, q)
-    elif len(weights) == 0:
-        if in_the_middle:
-            _four(products, answers, begin, evidence, here, messages, start, q)
+    """What the messages of senders `first` ... `last` are made of: evidence and what arrives, but for one's own."""
+    # The loop is in here because a call with so many arrays takes longer than what is done for a sender.
+    for s in range(first, last):
+        here, start, row = senders[s, 0], senders[s, 1], senders[s, 2]
+        degree, begin, end = senders[s, 3], senders[s, 4], senders[s + ONE, 4]
+        in_the_middle = degree == FOUR and end - begin == FOUR
+        if degree > MOST_FACTORS:
+            _gather_logs(senders, s, q, evidence, weights, messages, logs, counts)
+            for a in range(begin, end):
+                _leave_out_log(logs, counts, messages, answers[a, 1], products, answers[a, 0] * q, q)
+        elif len(weights) == 0:
+            if in_the_middle:
+                _four(products, answers, begin, evidence, here, messages, start, q)
+            else:
+                _others(products, answers, begin, end, evidence, here, messages, start, degree, q)
+        elif in_the_middle and _all_half(weights, row, degree):
+            _four_halves(products, answers, begin, evidence, here, messages, start, q)
         else:
-            _others(products, answers, begin, end, evidence, here, messages, start, degree, q)
-    elif in_the_middle and _all_half(weights, first, degree):
-        _four_halves(products, answers, begin, evidence, here, messages, start, q)
-    else:
-        _weighted(products, answers, begin, end, evidence, here, messages, start, weights, first, degree, q)
+            _weighted(products, answers, begin, end, evidence, here, messages, start, weights, row, degree, q)
 
 
 @jit
@@ -506,8 +508,8 @@ def _four_halves(
         v0, v1 = load(messages, start + j), load(messages, start + q + j)
         v2, v3 = load(messages, start + TWO * q + j), load(messages, start + THREE * q + j)
         known = load(evidence, here + j)
-        first, second = root(v0 * v1), root(v2 * v3)
-        to_first, to_second = known * second / first, known * first / second
+        ratio = root(v2 * v3 / (v0 * v1))
+        to_first, to_second = known * ratio, known / ratio
         store(out, a0 + j, to_first * v1)
         store(out, a1 + j, to_first * v0)
         store(out, a2 + j, to_second * v3)
@@ -727,8 +729,9 @@ def _settle_all(
         if len(pending):
             step = np.float32(np.sqrt(peak(change)))
             pending[targets[begin + i, 2]] += step
-            # Of a damped step there is more to come, even if its sender hears nothing new.
-            pending[targets[begin + i, 3]] += step * rest
+            if rest > 0:
+                # Of a damped step there is more to come, even if its sender hears nothing new.
+                pending[targets[begin + i, 3]] += step * rest
     return np.sqrt(peak(worst)), faints
 
 

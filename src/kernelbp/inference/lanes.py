@@ -33,7 +33,9 @@ __all__ = [
     "smaller",
     "spread",
     "store",
+    "total",
     "where_below",
+    "widened",
 ]
 
 EIGHT = np.uint64(LANES)
@@ -186,31 +188,62 @@ def where_below(_: Any, one: Any, limit: Any, there: Any, elsewhere: Any) -> Any
     return there(one, limit, there, elsewhere), generate
 
 
+def _folded(builder: Any, left: Any, fold: Any) -> Any:
+    """What is left of eight numbers when halves are folded onto each other until there is one."""
+    size = LANES
+    while size > 1:
+        size //= 2
+        nothing = ir.Constant(left.type, ir.Undefined)
+        low, high = (
+            builder.shuffle_vector(left, nothing, ir.Constant(ir.VectorType(INDEX, size), list(half)))
+            for half in (range(size), range(size, 2 * size))
+        )
+        left = fold(low, high)
+    return builder.extract_element(left, INDEX(0))
+
+
 @intrinsic
 def peak(_: Any, eight: Any) -> Any:
     """The largest of the eight."""
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        (left,) = arguments
-        size = LANES
-        while size > 1:
-            size //= 2
-            nothing = ir.Constant(left.type, ir.Undefined)
-            low, high = (
-                builder.shuffle_vector(left, nothing, ir.Constant(ir.VectorType(INDEX, size), list(half)))
-                for half in (range(size), range(size, 2 * size))
-            )
-            left = builder.select(builder.fcmp_ordered(">", low, high), low, high)
-        return builder.extract_element(left, INDEX(0))
+        def higher(low: Any, high: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(">", low, high), low, high)
+
+        return _folded(builder, arguments[0], higher)
 
     return eight.dtype(eight), generate
 
 
-def _elementwise(builder: Any, name: str, value: Any) -> Any:
+@intrinsic
+def total(_: Any, eight: Any) -> Any:
+    """The sum of the eight."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return _folded(builder, arguments[0], builder.fadd)
+
+    return eight.dtype(eight), generate
+
+
+@intrinsic
+def widened(_: Any, eight: Any) -> Any:
+    """The same eight in double precision."""
+    kind = Eight(types.float64)
+
+    def generate(context: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        if eight.dtype == types.float64:
+            return arguments[0]
+        return builder.fpext(arguments[0], context.get_value_type(kind))
+
+    return kind(eight), generate
+
+
+def _elementwise(builder: Any, name: str, *values: Any) -> Any:
     """One of LLVM's functions of each number."""
-    full_name = f"{name}.v{LANES}f{32 if value.type.element == ir.FloatType() else 64}"
-    shape = ir.FunctionType(value.type, [value.type])
-    return builder.call(get_or_insert_function(builder.module, shape, full_name), [value])
+    kind = values[0].type
+    full_name = f"{name}.v{LANES}f{32 if kind.element == ir.FloatType() else 64}"
+    shape = ir.FunctionType(kind, [kind] * len(values))
+    return builder.call(get_or_insert_function(builder.module, shape, full_name), values)
 
 
 @intrinsic
@@ -301,9 +334,13 @@ def _all(shape: Any, value: Any) -> Any:
 
 
 def _polynomial(builder: Any, coefficients: tuple[float, ...], argument: Any) -> Any:
-    """By Horner's rule, the constant first."""
-    rounded = [float(np.float32(coefficient)) for coefficient in coefficients]
-    value = _all(argument.type, rounded[-1])
-    for coefficient in reversed(rounded[:-1]):
-        value = builder.fadd(builder.fmul(value, argument), _all(argument.type, coefficient))
-    return value
+    """The constant first; by halves (Estrin's scheme), which need not wait for one another as Horner's terms do."""
+    terms = [_all(argument.type, float(np.float32(coefficient))) for coefficient in coefficients]
+    while len(terms) > 1:
+        odd = terms[-1:] if len(terms) % 2 else []
+        terms = [
+            _elementwise(builder, "llvm.fmuladd", high, argument, low)
+            for low, high in zip(terms[::2], terms[1::2], strict=False)
+        ] + odd
+        argument = builder.fmul(argument, argument)
+    return terms[0]
