@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -502,16 +503,142 @@ def test_a_graph_without_nodes_has_no_beliefs_to_read():
 # ---------------------------------------------------------------------- many nodes
 
 
-@pytest.mark.parametrize("weighting", ["tree-reweighted", "bethe"])
-@pytest.mark.parametrize(("dtype", "accuracy"), [(np.float32, 1e-5), (np.float64, 1e-12)])
-def test_compiled_reading_gives_the_same_beliefs(monkeypatch, weighting, dtype, accuracy):
+def read_both_ways(monkeypatch, beliefs, temperature=1.0):
+    """Everything that is read of one inference, by plain NumPy and by compiled code."""
+    found = []
+    for many in (1 << 60, 0):
+        monkeypatch.setattr(beliefs_module, "MANY_CELLS", many)
+        source = replace(beliefs._source, temperature=temperature, masses={})
+        seen = VariableBeliefs(source, source.graph.variables[0])
+        answers = {
+            "probabilities": seen.probabilities(),
+            "expectations": seen.expect(
+                lambda x: np.stack([np.arange(len(x)) % k for k in range(2, 14)], axis=1)
+            ),
+            "mode": seen.mode(),
+        }
+        if seen._kind.form != "object":
+            answers |= {"mean": seen.mean(), "std": seen.std()}
+        if seen._kind.form == "scalar":
+            answers |= {
+                "median": seen.quantile(0.5),
+                "interval": seen.interval(0.9),
+                "tails": seen.quantile([0.01, 0.99]),
+                "sample": seen.sample(4, seed=0),
+            }
+        found.append(answers)
+    return found
+
+
+def assert_alike(monkeypatch, beliefs, accuracy, temperature=1.0):
+    plain, compiled = read_both_ways(monkeypatch, beliefs, temperature)
+    assert np.allclose(
+        compiled["probabilities"], plain["probabilities"], rtol=accuracy * 100, atol=accuracy / 100
+    )
+    for name, answer in plain.items():
+        if name == "mode" and answer.dtype == object:
+            assert (compiled[name] == answer).all()
+        else:
+            scale = 1.0 + np.abs(answer).max()
+            assert np.allclose(compiled[name], answer, rtol=0, atol=20 * accuracy * scale), name
+
+
+def squares_on_a_grid():
     graph = Graph.grid((5, 4), variable="state", relation={"down": "then", "right": "then"})
-    graph = graph.observe("seen", np.linspace(0.1, 2.0, 20), nodes=np.arange(20)).fix([3], [0.5])
-    options = {"weighting": weighting, "dtype": dtype, "max_iterations": 200}
-    plain = numbers_model().infer(graph, **options).probabilities()
+    return graph.observe("seen", np.linspace(0.1, 2.0, 20), nodes=np.arange(20)).fix([3], [0.5])
+
+
+PRECISIONS = pytest.mark.parametrize(("dtype", "accuracy"), [(np.float32, 1e-6), (np.float64, 1e-13)])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 1.6, 3.0])
+@pytest.mark.parametrize("weighting", ["tree-reweighted", "bethe"])
+@PRECISIONS
+def test_compiled_reading_gives_the_same_beliefs(monkeypatch, weighting, dtype, accuracy, temperature):
+    beliefs = numbers_model().infer(squares_on_a_grid(), weighting=weighting, dtype=dtype, max_iterations=200)
+    assert_alike(monkeypatch, beliefs, accuracy, temperature)
+
+
+@PRECISIONS
+def test_compiled_reading_takes_all_kinds_of_evidence(monkeypatch, dtype, accuracy):
+    """Several readings of a node, none, likelihoods of points of their own, a known neighbour."""
+    graph = squares_on_a_grid().observe("seen", [0.9, 0.2], nodes=[7, 8]).observe("seen", [1.1], nodes=[7])
+    graph = graph.soften([2, 9], [-1.0, 0.3, 2.0], [[0.1, 1.0, 0.2], [1.0, 0.0, 0.5]])
+    assert_alike(monkeypatch, numbers_model().infer(graph, dtype=dtype, max_iterations=200), accuracy)
+
+
+@PRECISIONS
+def test_compiled_reading_of_numbers_that_repeat(monkeypatch, dtype, accuracy):
+    rng = np.random.default_rng(1)
+    levels = rng.choice([0.0, 1.0, 2.0, 4.0, 5.5, 7.0, 8.0, 9.5, 12.0, 13.0] + list(range(20, 60)), 4000)
+    following = np.where(rng.random(4000) < 0.7, levels, rng.permutation(levels))
+    model = Model(
+        {"level": Gaussian(3.0)},
+        {"then": Relation("level", "level")},
+        landmarks={"level": np.linspace(0.0, 60.0, 20)},
+    )
+    graph = Graph.chain(30, variable="level", relation="then").fix([4, 17], [4.0, 30.0])
+    beliefs = model.fit({"then": (levels, following)}).infer(graph, dtype=dtype)
+    assert beliefs["level"]._marginal.spacing is None
+    assert_alike(monkeypatch, beliefs, accuracy)
+
+
+@PRECISIONS
+def test_compiled_reading_of_vectors_and_words(monkeypatch, dtype, accuracy):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((600, 2))
+    model = Model({"x": Gaussian(1.0)}, {"beside": Relation("x", "x")})
+    graph = Graph.chain(9, variable="x", relation="beside").fix([4], [[0.3, -0.2]])
+    noisy = x @ TURN.T + SPREAD * rng.standard_normal((600, 2))
+    assert_alike(monkeypatch, model.fit({"beside": (x, noisy)}).infer(graph, dtype=dtype), accuracy)
+    words = np.array(["sun", "rain", "snow", "fog"])
+    first = rng.integers(0, 4, 500)
+    second = np.where(rng.random(500) < 0.6, first, rng.integers(0, 4, 500))
+    model = Model({"sky": Delta()}, {"then": Relation("sky", "sky")})
+    graph = Graph.chain(12, variable="sky", relation="then").fix([3], ["fog"])
+    assert_alike(
+        monkeypatch, model.fit({"then": (words[first], words[second])}).infer(graph, dtype=dtype), accuracy
+    )
+
+
+@pytest.mark.parametrize("neighbours", [3, 7, 40])
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@PRECISIONS
+def test_compiled_reading_of_products_too_small_for_their_type(
+    monkeypatch, dtype, accuracy, neighbours, temperature
+):
+    """Neighbours that contradict each other so much that only logarithms can hold what they say together."""
+    beliefs = numbers_model().infer(
+        Graph.from_edges(
+            [(0, k, "then") for k in range(1, neighbours + 1)], variables=["state"] * (neighbours + 1)
+        ),
+        weighting="bethe",
+        dtype=dtype,
+    )
+    source = beliefs._source
+    arriving = source.state.messages[0][: source.wiring.start[0][1]]
+    places = np.linspace(0.0, 1.0, arriving.shape[1])
+    for row, place in zip(arriving, np.linspace(0.2, 0.8, len(arriving)), strict=True):
+        row[:] = np.exp(np.maximum(-((places - place) ** 2) * 600, -80))
+    # Of logarithms this large, single precision leaves fewer digits.
+    assert_alike(monkeypatch, beliefs, accuracy * neighbours, temperature)
+
+
+def test_any_number_of_threads_reads_the_same_bits(monkeypatch):
+    from kernelbp.inference import summaries
+
     monkeypatch.setattr(beliefs_module, "MANY_CELLS", 0)
-    compiled = numbers_model().infer(graph, **options)
-    assert np.allclose(compiled.probabilities(), plain, rtol=accuracy * 100, atol=accuracy)
+    monkeypatch.setattr(summaries, "BLOCK_NODES", 3)
+    monkeypatch.setattr(summaries, "BLOCK_CELLS", 1500)
+    found = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr("kernelbp.inference.engine.available_threads", lambda n=threads: n)
+        beliefs = numbers_model().infer(squares_on_a_grid(), max_iterations=200, n_jobs=1)
+        found.append(
+            [beliefs.mean(), beliefs.std(), beliefs.mode(), beliefs.interval(), beliefs.probabilities()]
+        )
+    for answers in found[1:]:
+        assert all(np.array_equal(one, other) for one, other in zip(found[0], answers, strict=True))
 
 
 def test_compiled_reading_rules_out_what_any_neighbour_rules_out(monkeypatch):

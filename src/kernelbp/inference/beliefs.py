@@ -16,6 +16,7 @@ from kernelbp.inference.evidence import Evidence, VariableFacts
 from kernelbp.inference.partition import log_partition, node_totals
 from kernelbp.inference.program import padded
 from kernelbp.inference.run import Verdict
+from kernelbp.inference.summaries import BASE, Summaries
 from kernelbp.inference.update import ZERO, State, log_magnitude
 from kernelbp.inference.wiring import Wiring
 from kernelbp.kernels import check_values, domain
@@ -73,7 +74,9 @@ class VariableBeliefs:
 
         A fixed node has all of it on the atom nearest to its value.
         """
-        result = self._collect(lambda mass: mass)
+        result = np.empty((self.n_nodes, len(self._marginal.atoms)))
+        for part, mass in self._masses():
+            result[part] = mass
         if len(self._fixed.nodes):
             result[self._fixed.nodes] = 0.0
             result[self._fixed.nodes, self._nearest_atoms(self._fixed.values)] = 1.0
@@ -145,7 +148,7 @@ class VariableBeliefs:
             raise InputError(
                 f"function: expected {len(self._marginal.atoms)} numbers or rows, one per value, got shape {table.shape}"
             )
-        result = self._collect(lambda mass: mass @ table)
+        result = self._expected(table)
         if len(self._fixed.nodes):
             result[self._fixed.nodes] = np.asarray(
                 function(self._kind.restore(self._fixed.values)), dtype=np.float64
@@ -155,16 +158,15 @@ class VariableBeliefs:
     def mean(self) -> Array:
         """Mean of each belief, shape (nodes,) for numbers or (nodes, d) for vectors."""
         self._need_numbers("mean")
-        return self._flat(self._moment(lambda x: x))
+        return self._flat(self._moments(lambda x: x)[0])
 
     def std(self) -> Array:
         """Standard deviation of each belief, axis by axis."""
         self._need_numbers("std")
-        centre = self._moment(lambda x: x)
         # Deviations are taken from the centre of the data first, so that little is lost to rounding.
         middle = self._marginal.weights @ self._marginal.atoms
-        second = self._moment(lambda x: (x - middle) ** 2)
-        return self._flat(np.sqrt(np.maximum(second - (centre - middle) ** 2, 0.0)))
+        first, second = self._moments(lambda x: x - middle, lambda x: (x - middle) ** 2)
+        return self._flat(np.sqrt(np.maximum(second - first**2, 0.0)))
 
     def mode(self, candidates: Any = None) -> Array:
         """Most probable value of each node.
@@ -189,11 +191,16 @@ class VariableBeliefs:
             if not len(column):
                 raise InputError("candidates: expected at least one value, got none")
         likeness = self._source.operators.resolution(self.variable, self._marginal.atoms, column)
+        spacing = self._marginal.spacing
         if likeness is not None and self._kind.form == "scalar" and not self._has_own_geometry:
             atoms = self._marginal.atoms[:, 0]
+            if candidates is None and spacing is not None and self._many:
+                return self._kind.restore(self._with_fixed(column[self._summaries.modes(spacing)]))
             values = column[self._choose(lambda mass: _highest(mass, atoms, column[:, 0]))]
         elif likeness is not None:
-            values = column[self._choose(lambda mass: (mass @ likeness).argmax(axis=1))]
+            values = column[self._choose(lambda mass: (mass @ likeness.astype(mass.dtype)).argmax(axis=1))]
+        elif candidates is None and self._many and domain(self._facts.kernel) == "finite":
+            values = column[self._choose(lambda mass: mass.argmax(axis=1))]
         elif candidates is None:
             with np.errstate(divide="ignore"):
                 log_prior = np.log(self._marginal.heights)
@@ -203,10 +210,7 @@ class VariableBeliefs:
             values = self._marginal.atoms[best]
         else:
             values = column[self._best_of(column)]
-        if len(self._fixed.nodes):
-            values = values.copy()
-            values[self._fixed.nodes] = self._fixed.values
-        return self._kind.restore(values)
+        return self._kind.restore(self._with_fixed(values))
 
     def quantile(self, probability: float | ArrayLike) -> Matrix:
         """Quantiles of each belief over numbers: (nodes,) for one probability, (nodes, k) for k."""
@@ -217,11 +221,7 @@ class VariableBeliefs:
             wanted = np.array([np.nan])
         if wanted.ndim != 1 or not ((wanted >= 0) & (wanted <= 1)).all():
             raise InputError(f"probability: expected numbers between 0 and 1, got {probability!r:.80}")
-        result = self._collect(
-            lambda mass: self._invert(mass, np.broadcast_to(wanted, (len(mass), len(wanted))))
-        )
-        if len(self._fixed.nodes):
-            result[self._fixed.nodes] = self._fixed.values
+        result = self._with_fixed(self._inverted(wanted[None]))
         return result[:, 0] if np.ndim(probability) == 0 else result
 
     def interval(self, coverage: float = 0.9) -> Matrix:
@@ -279,11 +279,10 @@ class VariableBeliefs:
         uniform = np.random.default_rng(seed).random((self.n_nodes, size))
         atoms = self._marginal.atoms
         drawn = np.empty((self.n_nodes, size, *atoms.shape[1:]), dtype=atoms.dtype)
-        smooth = self._marginal.spacing is not None
-        for part, mass in self._masses():
-            if smooth:
-                drawn[part] = self._invert(mass, uniform[part])[..., None]
-            else:
+        if self._marginal.spacing is not None:
+            drawn[...] = self._inverted(uniform)[..., None]
+        else:
+            for part, mass in self._masses():
                 drawn[part] = atoms[_pick(mass, uniform[part])]
         if len(self._fixed.nodes):
             drawn[self._fixed.nodes] = self._fixed.values[:, None]
@@ -369,11 +368,39 @@ class VariableBeliefs:
                 f"{what} is for variables of numbers; {self.variable!r} holds {self._kind.describe()}; use expect(f) or sample()"
             )
 
-    def _moment(self, function: Callable[[Matrix], Matrix]) -> Matrix:
-        table = function(self._marginal.atoms)
-        result = self._collect(lambda mass: mass @ table)
-        result[self._fixed.nodes] = function(self._fixed.values)
+    def _moments(self, *functions: Callable[[Matrix], Matrix]) -> list[Matrix]:
+        """Expectations, (nodes, d) each, of functions of values (n, d)."""
+        tables = [function(self._marginal.atoms) for function in functions]
+        both = self._expected(np.concatenate(tables, axis=1))
+        results = np.split(both, len(functions), axis=1)
+        for function, result in zip(functions, results, strict=True):
+            result[self._fixed.nodes] = function(self._fixed.values)
+        return results
+
+    def _expected(self, table: Matrix) -> Matrix:
+        """Expectations of functions by their values (atoms,) or (atoms, k)."""
+        if not self._many:
+            return self._collect(lambda mass: mass @ table)
+        found = self._summaries.moments(table.reshape(len(table), -1))
+        return found.reshape(len(found), *table.shape[1:])
+
+    def _inverted(self, probability: Matrix) -> Matrix:
+        """Values (nodes, k) at which distribution functions reach probabilities, (nodes, k) or (1, k) for all."""
+        atoms = self._marginal.atoms[:, 0]
+        if self._many and (np.diff(atoms) > 0).all():
+            return self._summaries.quantiles(probability, self._marginal.spacing)
+        result = np.empty((self.n_nodes, probability.shape[1]))
+        for part, mass in self._masses():
+            wanted = probability[part] if len(probability) > 1 else probability
+            result[part] = self._invert(mass, np.broadcast_to(wanted, (len(mass), wanted.shape[1])))
         return result
+
+    def _with_fixed(self, values: Array) -> Array:
+        """A copy in which fixed nodes have their values."""
+        if len(self._fixed.nodes):
+            values = values.copy()
+            values[self._fixed.nodes] = self._fixed.values
+        return values
 
     def _chosen(self, nodes: ArrayLike | None) -> NDArray[np.intp]:
         if nodes is None:
@@ -412,7 +439,7 @@ class VariableBeliefs:
             source.operators, variable, begin, end, points, len(points), messages.dtype
         )
         rows = slice(int(start[begin]), int(start[end]))
-        if rows.stop > rows.start and self._compiled(len(points)):
+        if rows.stop > rows.start and self._are_many(len(points)):
             from kernelbp.inference.compiled import add_logarithms
 
             # Points are padded to as many as are worked on at once.
@@ -442,14 +469,28 @@ class VariableBeliefs:
             logs /= source.temperature
         return logs
 
-    def _compiled(self, points: int) -> bool:
+    def _are_many(self, points: int) -> bool:
         """Whether so much is to be read that compiled code is worth loading."""
         state = self._source.state
         return not state.signed and self.n_nodes * points > MANY_CELLS
 
-    def _masses(self) -> Iterator[tuple[slice, Matrix]]:
-        """Blocks of nodes with normalised masses on the atoms; kept from one reading to the next if they fit."""
+    @property
+    def _many(self) -> bool:
+        return self._are_many(len(self._marginal.atoms))
+
+    @property
+    def _summaries(self) -> Summaries:
+        from kernelbp.inference.engine import available_threads
+
+        marginal = self._marginal
+        return Summaries(self._source, self._number, marginal.atoms, marginal.weights, available_threads())
+
+    def _masses(self, dtype: Any = np.float64) -> Iterator[tuple[slice, Matrix]]:
+        """Blocks of nodes with normalised masses on the atoms; kept from one reading to the next if they are few."""
         kept = self._source.masses
+        if self._many:
+            yield from self._summaries.masses(dtype)
+            return
         if self.variable in kept:
             yield slice(0, self.n_nodes), kept[self.variable]
             return
@@ -484,7 +525,7 @@ class VariableBeliefs:
     def _choose(self, choice: Callable[[Matrix], NDArray[np.intp]]) -> NDArray[np.intp]:
         """For each node the number of what is chosen from its masses."""
         result = np.empty(self.n_nodes, dtype=np.intp)
-        for part, mass in self._masses():
+        for part, mass in self._masses(self._source.state.messages.values.dtype):
             result[part] = choice(mass)
         return result
 
@@ -546,16 +587,18 @@ def _highest(mass: Matrix, atoms: Matrix, candidates: Matrix) -> NDArray[np.intp
     """For each row, the candidate at which the weighted atoms, widened by Silverman's rule, are densest."""
     middle = atoms.mean()  # taken off first, so that little is lost to rounding
     atoms, candidates = atoms - middle, candidates - middle
-    spread = np.sqrt(np.maximum(mass @ atoms**2 - (mass @ atoms) ** 2, 0.0))
+    moments = mass @ np.stack([atoms, atoms**2], axis=1)
+    spread = np.sqrt(np.maximum(moments[:, 1] - moments[:, 0] ** 2, 0.0))
     width = 1.06 * spread * (mass**2).sum(axis=1) ** 0.2
     least = max(float(np.ptp(atoms)), np.finfo(np.float64).tiny) * 1e-3
-    # Widths are rounded to steps of a tenth, so that rows can share a window.
-    step = np.rint(np.log(np.maximum(width, least)) / np.log(1.1)).astype(np.intp)
+    # Widths are rounded, so that rows can share a window.
+    step = np.rint(np.log(np.maximum(width, least)) / np.log(BASE)).astype(np.intp)
     best = np.empty(len(mass), dtype=np.intp)
     apart = (atoms[:, None] - candidates) ** 2
     for value in np.unique(step):
         rows = step == value
-        best[rows] = (mass[rows] @ np.exp(-0.5 * apart / 1.1 ** (2.0 * value))).argmax(axis=1)
+        window = np.exp(-0.5 * apart / BASE ** (2.0 * value)).astype(mass.dtype)
+        best[rows] = (mass[rows] @ window).argmax(axis=1)
     return best
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,6 +50,9 @@ class Piece(Protocol):
     def at(self, operators: Operators, chosen: slice, points: Column | None) -> Array:
         """Values (n, q) for the chosen nodes at the support points or at others."""
 
+    def interpolated(self, operators: Operators) -> bool:
+        """Whether those at others are interpolated from those at the support points, as messages are."""
+
 
 @dataclass(frozen=True)
 class Observed:
@@ -65,6 +68,10 @@ class Observed:
         """The relation's evidence operator, applied to the known values."""
         readings = None if self.readings is None else self.readings[chosen]
         return operators.evidence(self.relation, self.toward, self.values[chosen], points, readings)
+
+    def interpolated(self, operators: Operators) -> bool:
+        """As its relation has it."""
+        return operators.interpolates(self.relation)
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,10 @@ class Likelihood:
             return (1 - share) * table[:, right - 1] + share * table[:, right]
         nearest = np.asarray(self.kernel(where, self.points)).argmax(axis=1)
         return self.table[chosen][:, nearest]
+
+    def interpolated(self, operators: Operators) -> bool:
+        """It has points of its own."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -179,6 +190,37 @@ class Evidence:
         most = logs.max(axis=1, keepdims=True)
         made = np.exp(logs - most)
         return np.where(negative, -made, made), most
+
+    def parted(self, operators: Operators) -> tuple[Evidence, Evidence]:
+        """The pieces that are interpolated from the support points, and those that are not."""
+        alike, others = (
+            tuple(
+                tuple(piece for piece in pieces if piece.interpolated(operators) == wanted)
+                for pieces in self.pieces
+            )
+            for wanted in (True, False)
+        )
+        return replace(self, pieces=alike), replace(self, pieces=others)
+
+    def rows_at(
+        self, operators: Operators, variable: int, begin: int, end: int
+    ) -> tuple[Array, NDArray[np.intp]]:
+        """Each piece by itself at the support points, largest value 1, for nodes begin ... end.
+
+        Returns
+        -------
+        rows : (m, q) node by node
+        first : (nodes + 1,) number of each node's first row
+        """
+        found, nodes = [], []
+        for piece in self.pieces[variable]:
+            low, high = np.searchsorted(piece.nodes, [begin, end])
+            values, largest = _speaking(piece, operators, slice(low, high), None)
+            found.append(values / largest)
+            nodes.append(piece.nodes[low:high] - begin)
+        at = np.concatenate(nodes)
+        first = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=end - begin))])
+        return np.concatenate(found)[np.argsort(at, kind="stable")], first
 
 
 def _is_each(nodes: Indices, count: int) -> bool:

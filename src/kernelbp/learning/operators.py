@@ -98,6 +98,9 @@ class Operators(Protocol):
     ) -> Matrix:
         """What n observed values of the sending end say at the support (or other points), (n, q)."""
 
+    def interpolates(self, relation: str) -> bool:
+        """Whether evidence of a relation between support points is read from that at them, as messages are."""
+
     def resolution(self, variable: str, atoms: Column, candidates: Column) -> Matrix | None:
         """How far apart values must lie to be told apart, as a smoothing matrix; None if it does not matter."""
 
@@ -245,6 +248,10 @@ class EmbeddingOperators:
         ratio: Matrix = posterior / np.maximum(prior, floor)
         return ratio
 
+    def interpolates(self, relation: str) -> bool:
+        """Evidence is a function of its own."""
+        return False
+
     def resolution(self, variable: str, atoms: Column, candidates: Column) -> Matrix | None:
         """Messages are functions, known everywhere."""
         return None
@@ -353,6 +360,10 @@ class ProbabilityOperators:
         else:
             speaking = assign(sender.states, values) @ self.ratio(relation, toward).T
         return speaking if points is None else speaking @ assign(receiver.states, points).T.toarray()
+
+    def interpolates(self, relation: str) -> bool:
+        """Learned relations speak of the states; potentials are known everywhere."""
+        return relation not in self.known
 
     def resolution(self, variable: str, atoms: Column, candidates: Column) -> Matrix | None:
         """The kernel at the power at which neighbouring states overlap."""

@@ -188,6 +188,10 @@ class _AtLevels:
         table = self.inner.at(operators, chosen, None)
         return table if points is None else table[:, self.levels.nearest(points)]
 
+    def interpolated(self, operators: Operators) -> bool:
+        """As messages are, it is that of the nearest level."""
+        return True
+
 
 @dataclass(frozen=True)
 class DiscreteOperators:
@@ -265,6 +269,10 @@ class DiscreteOperators:
         else:
             said = self._facing(relation, toward).T[self.levels[sender].nearest(values)]
         return said if points is None else said[:, self.levels[receiver].nearest(points)]
+
+    def interpolates(self, relation: str) -> bool:
+        """As messages are, it is that of the nearest level."""
+        return True
 
     def resolution(self, variable: str, atoms: Column, candidates: Column) -> Matrix | None:
         """Levels are apart."""
