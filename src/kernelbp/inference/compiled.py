@@ -720,8 +720,8 @@ def _settle_all(
                 continue
         scale = _scale(made, at, segments[g, 4], to, largest)
         if damping > 0:
-            _damp(made, at, scale, messages, target, damping, least, to)
-            scale = _scale(made, at, segments[g, 4], to, _largest(made, at, to, signed))
+            largest = _damp(made, at, scale, messages, target, damping, least, signed, to)
+            scale = _scale(made, at, segments[g, 4], to, largest)
         change = _settle(made, at, scale, least, messages, fresh, target, to)
         worst = larger(worst, change)
         if len(changes):
@@ -751,18 +751,30 @@ def _settle(
 
 @jit
 def _damp(
-    made: Array, at: Any, scale: Any, messages: Array, here: Any, damping: float, least: Any, size: Any
-) -> None:
-    """Keep a share of the old message; of weighted ones in logarithms, which is what settles."""
+    made: Array,
+    at: Any,
+    scale: Any,
+    messages: Array,
+    here: Any,
+    damping: float,
+    least: Any,
+    signed: bool,
+    size: Any,
+) -> Any:
+    """Keep a share of the old message, of weighted ones in logarithms, which is what settles; its new largest."""
     one, keep = made.dtype.type(1), made.dtype.type(damping)
-    weighted, factor = peak(least) > 0, spread(scale)
+    weighted, factor, high = peak(least) > 0, spread(scale), spread(made.dtype.type(0))
     for j in range(NONE, size, EIGHT):
         value, old = load(made, at + j) * factor, load(messages, here + j)
-        if weighted:
+        if weighted and keep == one - keep:
+            mixed = root(larger(value, least) * old)
+        elif weighted:
             mixed = power(larger(value, least), one - keep) * power(old, keep)
         else:
             mixed = value * spread(one - keep) + old * spread(keep)
+        high = larger(high, mixed)
         store(made, at + j, mixed)
+    return _largest(made, at, size, signed) if signed else peak(high)
 
 
 @jit

@@ -105,7 +105,7 @@ def run(
             # Nodes that rest and dynamic schedules skip what seems settled: only a complete iteration can say it is.
             complete = len(residuals) == 0 or residuals[-1] <= tolerance
             changes[:] = 0.0
-            enough = 0.0 if complete else RESTING * tolerance
+            enough = (0.0 if complete else RESTING * tolerance) if tolerance > 0 else None
             if leaps is not None and not leaps.begun:
                 near = bool(residuals) and residuals[-1] <= NEAR
                 if not engine.many or (near and engine.awake(RESTING * tolerance) >= AWAKE):
