@@ -22,9 +22,10 @@ from kernelbp.calibration import (
 from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError, UnsupportedError
 from kernelbp.graph import Graph, Readings
 from kernelbp.inference.beliefs import Beliefs
+from kernelbp.inference.engine import available_threads, blas_on
 from kernelbp.inference.evidence import gather_evidence
 from kernelbp.inference.progress import Progress
-from kernelbp.inference.propagation import check_call, propagate, wire_hidden
+from kernelbp.inference.propagation import blas_for_setup, check_call, propagate, wire_hidden
 from kernelbp.inference.run import Damping
 from kernelbp.inference.schedules import Schedule
 from kernelbp.inference.setup import DEFAULTS
@@ -384,7 +385,11 @@ class Model:
         for name, relation in to_learn.items():
             if is_estimator(relation.evidence):
                 check_estimator(relation.evidence, examples[relation.first].values, name)
-        with Progress("learning", len(examples) + len(to_learn), shown=progress) as bar:
+        few = sum(len(mine.values) for mine in examples.values()) <= FEW_EXAMPLES
+        with (
+            blas_on(1 if few else available_threads()),
+            Progress("learning", len(examples) + len(to_learn), shown=progress) as bar,
+        ):
             embeddings = {}
             for name, mine in examples.items():
                 embeddings[name] = embed_variable(
@@ -592,9 +597,12 @@ class Model:
                     f"graph: variable {name!r} holds long vectors that were learned as readings only, so it cannot "
                     "have nodes; observe it, or fit with evidence='likelihood' in its relations"
                 )
-        evidence = gather_evidence(graph, self.relations, fitted.facts)
-        wiring = wire_hidden(graph, self.relations, evidence)
-        operators = self._made_operators(choice["update"], choice["conditionals"], loopy=not wiring.is_forest)
+        with blas_for_setup(graph, n_jobs):
+            evidence = gather_evidence(graph, self.relations, fitted.facts)
+            wiring = wire_hidden(graph, self.relations, evidence)
+            operators = self._made_operators(
+                choice["update"], choice["conditionals"], loopy=not wiring.is_forest
+            )
         source, verdict = propagate(
             graph,
             wiring,
@@ -889,6 +897,8 @@ MOST_COUNTED = 3
 """Readings that are vectors of more numbers than this are not counted unless asked for: states would be far apart."""
 TRIAL = 2_000
 """Pairs from which the posterior form is tried on readings that can be counted."""
+FEW_EXAMPLES = 1 << 17
+"""Distinct values up to which one thread of BLAS learns faster than several, which would also wait on for a while."""
 CLEARLY = 0.05
 """Nats a pair by which it must be better than counting."""
 

@@ -19,7 +19,7 @@ __all__ = ["Sgemm", "blas_threads", "clock", "interleaved", "seconds"]
 SGEMM_ROWS = 1 << 19
 """Rows of the reference product held at a time: its arrays stay small beside the messages of a large grid."""
 MOST_ROUNDS = 200
-BLAS_WAITS = 0.05
+BLAS_WAITS = 0.2
 """Seconds after a product by which BLAS's threads have stopped waiting for another, on the cores of whatever is next."""
 
 
