@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from kernelbp.errors import InputError
 from kernelbp.kernels import Kernel
@@ -216,5 +216,7 @@ def _triangular(
 ) -> NDArray[np.float64]:
     if not len(triangle):
         return np.zeros((0, right.shape[1]))
-    solved: NDArray[np.float64] = solve_triangular(triangle, right, trans=int(transposed), check_finite=False)
+    solved: NDArray[np.float64] = scipy.linalg.solve_triangular(
+        triangle, right, trans=int(transposed), check_finite=False
+    )
     return solved

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist
 
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.graph import Graph
@@ -562,7 +562,7 @@ class VariableBeliefs:
         if atoms.dtype == object or self._has_own_geometry:
             alike = np.asarray(self._facts.kernel(values, atoms), dtype=np.float64)
             return alike.argmax(axis=1)
-        return cdist(values, atoms).argmin(axis=1)
+        return scipy.spatial.distance.cdist(values, atoms).argmin(axis=1)
 
     def _invert(self, mass: Matrix, probability: Matrix) -> Matrix:
         """Values at which each row's distribution function reaches the given probabilities, (n, k)."""

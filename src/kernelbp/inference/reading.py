@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels import Kernel, domain
@@ -201,9 +201,9 @@ def distances(kernel: Kernel, X: Any, Y: Any) -> Matrix:
     if offered is not None:
         apart = np.asarray(offered(X, Y), dtype=np.float64)
     elif where == "sphere":
-        apart = 2.0 * np.arcsin(np.minimum(cdist(*row_pair(X, Y)) / 2.0, 1.0))
+        apart = 2.0 * np.arcsin(np.minimum(scipy.spatial.distance.cdist(*row_pair(X, Y)) / 2.0, 1.0))
     elif where == "real":
-        apart = cdist(*row_pair(X, Y))
+        apart = scipy.spatial.distance.cdist(*row_pair(X, Y))
     elif where == "finite":
         apart = (np.asarray(kernel(X, Y)) <= 0).astype(np.float64)
     else:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from kernelbp.errors import InputError
 from kernelbp.inference.wiring import Phase, Wiring
@@ -162,7 +161,7 @@ class SplashPlan:
     def __init__(self, wiring: Wiring, n_nodes: int) -> None:
         self._wiring, self._n_nodes, self._pending = wiring, n_nodes, Pending(wiring)
         source, target = wiring.ends
-        self._adjacency = sparse.csr_array(
+        self._adjacency = scipy.sparse.csr_array(
             (np.ones(len(source), dtype=bool), (source, target)), shape=(n_nodes, n_nodes)
         )
 
@@ -206,14 +205,16 @@ def _grid_order(shape: tuple[int, ...], source: Indices, target: Indices) -> Ind
 
 def _tree_order(n_nodes: int, source: Indices, target: Indices) -> Indices:
     """Messages towards the root of each tree (its first node) from the deepest first, then away from it."""
-    graph = sparse.csr_array((np.ones(len(source), dtype=bool), (source, target)), shape=(n_nodes, n_nodes))
-    _, labels = csgraph.connected_components(graph, directed=False)
+    graph = scipy.sparse.csr_array(
+        (np.ones(len(source), dtype=bool), (source, target)), shape=(n_nodes, n_nodes)
+    )
+    _, labels = scipy.sparse.csgraph.connected_components(graph, directed=False)
     depth = _depths(graph, np.unique(labels, return_index=True)[1], n_nodes)
     deepest = int(depth.max(initial=0))
     return np.where(depth[source] > depth[target], deepest - depth[source], deepest + depth[source])
 
 
-def _depths(graph: sparse.csr_array, roots: Indices, deepest: int) -> Indices:
+def _depths(graph: scipy.sparse.csr_array, roots: Indices, deepest: int) -> Indices:
     """Distance of each node from the nearest root, layer by layer; -1 beyond `deepest`."""
     depth = np.full(graph.shape[0], -1, dtype=np.intp)
     depth[roots] = 0

@@ -8,9 +8,8 @@ resistance, with every edge a unit resistor: 1 on bridges and trees, about 1/2 o
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import csgraph
 
 __all__ = ["spanning_tree_weights"]
 
@@ -52,7 +51,7 @@ def spanning_tree_weights(n_nodes: int, edges: Indices, shape: tuple[int, ...] |
     if shape is not None and _is_plain_grid(shape, edges):
         tree = len(edges) < n_nodes
         return np.ones(len(edges)) if tree else np.clip(_grid_resistances(shape, edges), TINY, 1.0)
-    components, labels = csgraph.connected_components(_adjacency(n_nodes, edges), directed=False)
+    components, labels = scipy.sparse.csgraph.connected_components(_adjacency(n_nodes, edges), directed=False)
     if len(edges) == n_nodes - components:
         return np.ones(len(edges))
     if n_nodes <= EXACT_NODES:
@@ -62,9 +61,9 @@ def spanning_tree_weights(n_nodes: int, edges: Indices, shape: tuple[int, ...] |
     return np.clip(weights, TINY, 1.0)
 
 
-def _adjacency(n_nodes: int, edges: Indices) -> sparse.csr_array:
+def _adjacency(n_nodes: int, edges: Indices) -> scipy.sparse.csr_array:
     ones = np.ones(len(edges))
-    return sparse.csr_array((ones, (edges[:, 0], edges[:, 1])), shape=(n_nodes, n_nodes))
+    return scipy.sparse.csr_array((ones, (edges[:, 0], edges[:, 1])), shape=(n_nodes, n_nodes))
 
 
 def _is_plain_grid(shape: tuple[int, ...], edges: Indices) -> bool:
@@ -156,7 +155,7 @@ def _random_forest(n_nodes: int, edges: Indices, random: np.random.Generator) ->
     first = np.ones(len(edges), dtype=bool)
     first[1:] = (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0)
     kept = order[first]
-    weighted = sparse.csr_array((place[kept], (low[kept], high[kept])), shape=(n_nodes, n_nodes))
-    chosen = csgraph.minimum_spanning_tree(weighted).tocoo().data.astype(np.intp) - 1
+    weighted = scipy.sparse.csr_array((place[kept], (low[kept], high[kept])), shape=(n_nodes, n_nodes))
+    chosen = scipy.sparse.csgraph.minimum_spanning_tree(weighted).tocoo().data.astype(np.intp) - 1
     by_weight = np.argsort(place)
     return by_weight[chosen]

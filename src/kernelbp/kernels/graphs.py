@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels.algebra import Algebra
@@ -99,7 +99,7 @@ class GraphKernel(Algebra):
         return self
 
     @abstractmethod
-    def _counts(self, graphs: Graphs) -> sparse.csr_array:
+    def _counts(self, graphs: Graphs) -> scipy.sparse.csr_array:
         """How often each of some features occurs in each graph, ``(count, features)``."""
 
 
@@ -151,7 +151,7 @@ class WeisfeilerLehman(GraphKernel):
         """Replace "median" by its number: see `kernelbp.kernels.resolve`."""
         return resolved_by_likeness(self, "iterations", range(MOST_ITERATIONS + 1), values, counts)
 
-    def _counts(self, graphs: Graphs) -> sparse.csr_array:
+    def _counts(self, graphs: Graphs) -> scipy.sparse.csr_array:
         assert isinstance(self.iterations, int)
         labels = graphs.labels
         columns = [labels]
@@ -197,7 +197,7 @@ class ShortestPath(GraphKernel):
     def __post_init__(self) -> None:
         _check_attribute(self.label, "label")
 
-    def _counts(self, graphs: Graphs) -> sparse.csr_array:
+    def _counts(self, graphs: Graphs) -> scipy.sparse.csr_array:
         begins, ends, distances = _distances(graphs)
         size = int(graphs.labels.max(initial=0)) + 1
         # two steps of numbering keep the keys small
@@ -483,8 +483,8 @@ def _side_by_side(left: Graphs, right: Graphs) -> Graphs:
 # ---------------------------------------------------------------------- features of graphs
 
 
-def _counted(graphs: Graphs, owners: Integers, keys: Integers, size: int) -> sparse.csr_array:
-    return sparse.csr_array(
+def _counted(graphs: Graphs, owners: Integers, keys: Integers, size: int) -> scipy.sparse.csr_array:
+    return scipy.sparse.csr_array(
         (np.ones(len(keys)), (owners, keys)), shape=(graphs.count, size), dtype=np.float64
     )
 
@@ -512,9 +512,9 @@ def _distances(graphs: Graphs) -> tuple[Integers, Integers, Integers]:
     """Ordered pairs of different connected nodes, ``(pairs,)`` each, and the edges between them on a shortest path."""
     nodes = len(graphs.labels)
     ones = np.ones(graphs.edges.shape[1])
-    neighbours = sparse.csr_array((ones, (graphs.edges[0], graphs.edges[1])), shape=(nodes, nodes))
-    before = sparse.csr_array((nodes, nodes))
-    here = sparse.eye_array(nodes, format="csr")
+    neighbours = scipy.sparse.csr_array((ones, (graphs.edges[0], graphs.edges[1])), shape=(nodes, nodes))
+    before = scipy.sparse.csr_array((nodes, nodes))
+    here = scipy.sparse.eye_array(nodes, format="csr")
     found: list[Integers] = [np.empty((3, 0), np.int64)]
     while here.nnz:
         # a neighbour of a node at distance d is at distance d - 1, d or d + 1
@@ -522,7 +522,7 @@ def _distances(graphs: Graphs) -> tuple[Integers, Integers, Integers]:
         ahead.data[:] = 1.0
         ahead = ahead - ahead.multiply(here) - ahead.multiply(before)
         ahead.eliminate_zeros()
-        before, here = here, sparse.csr_array(ahead)
+        before, here = here, scipy.sparse.csr_array(ahead)
         pairs = here.tocoo()
         found.append(np.stack([pairs.row, pairs.col, np.full(pairs.nnz, len(found))]).astype(np.int64))
     begins, ends, distances = np.concatenate(found, axis=1)

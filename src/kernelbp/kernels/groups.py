@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist, pdist
 
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels.algebra import Algebra
@@ -90,7 +90,9 @@ class Concentrated(Algebra):
     def _number(self, features: Matrix, counts: Any = None) -> float:
         if not isinstance(self.concentration, str):
             return self.concentration
-        return 1.0 / typical_size(0.5 * pdist(weighted_sample(features, counts), "sqeuclidean"))
+        return 1.0 / typical_size(
+            0.5 * scipy.spatial.distance.pdist(weighted_sample(features, counts), "sqeuclidean")
+        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ class Rotation(Concentrated):
         """Angles ``(n, m)`` in radians, from 0 to pi, of the rotations from one to the other."""
         left = self.features(X, "X")
         right = left if Y is None else self.features(Y, "Y")
-        return _angle_of_chord(cdist(*row_pair(left, right)))
+        return _angle_of_chord(scipy.spatial.distance.cdist(*row_pair(left, right)))
 
     def centre(self, values: Any, weights: Any) -> Matrix:
         """Frechet means ``(nodes, 4)`` or ``(nodes, 9)`` of n rotations, for weights ``(nodes, n)``.
@@ -293,7 +295,7 @@ class PositiveDefinite(Algebra):
         left, right = row_pair(left, left if Y is None else self.features(Y, "Y"))
         if not len(left) or not len(right):
             return np.empty((len(left), len(right)))
-        return gaussian_of_distances(cdist(left, right), self._number(left))
+        return gaussian_of_distances(scipy.spatial.distance.cdist(left, right), self._number(left))
 
     def diag(self, X: Any) -> Matrix:
         """Ones ``(n,)``."""
@@ -329,7 +331,7 @@ class PositiveDefinite(Algebra):
     def distance(self, X: Any, Y: Any = None) -> Matrix:
         """Distances ``(n, m)`` between the logarithms."""
         left = self.features(X, "X")
-        return cdist(*row_pair(left, left if Y is None else self.features(Y, "Y")))
+        return scipy.spatial.distance.cdist(*row_pair(left, left if Y is None else self.features(Y, "Y")))
 
     def centre(self, values: Any, weights: Any) -> Matrix:
         """Frechet means ``(nodes, d * d)`` of n matrices, for weights ``(nodes, n)``: exp of the mean log."""
@@ -343,7 +345,7 @@ class PositiveDefinite(Algebra):
     def _number(self, features: Matrix, counts: Any = None) -> float:
         if not isinstance(self.bandwidth, str):
             return self.scale * self.bandwidth
-        return self.scale * typical_size(pdist(weighted_sample(features, counts)))
+        return self.scale * typical_size(scipy.spatial.distance.pdist(weighted_sample(features, counts)))
 
 
 class Rankings(Algebra):

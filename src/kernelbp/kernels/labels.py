@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from kernelbp.errors import InputError
 from kernelbp.kernels.algebra import Algebra
@@ -201,7 +201,9 @@ class RandomProjection(Algebra):
             return np.zeros((count, self.dimension))
         used, columns = np.unique(labels, return_inverse=True)
         directions = np.stack([_direction(self.seed, int(label), self.dimension) for label in used])
-        indicators = csr_array((np.ones(len(labels)), (sets, columns.reshape(-1))), shape=(count, len(used)))
+        indicators = scipy.sparse.csr_array(
+            (np.ones(len(labels)), (sets, columns.reshape(-1))), shape=(count, len(used))
+        )
         indicators.sum_duplicates()
         indicators.data[:] = 1.0  # a label named twice counts once
         projected: NDArray[np.float64] = indicators @ directions

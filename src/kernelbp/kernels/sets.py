@@ -8,9 +8,8 @@ from itertools import chain
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.spatial.distance import cdist
 
 from kernelbp.errors import InputError
 from kernelbp.kernels.algebra import Algebra
@@ -113,7 +112,11 @@ class Tanimoto(Algebra):
         sizes = np.add.outer(np.square(left).sum(axis=1), np.square(right).sum(axis=1))
         # from differences, so that it is exactly 1 at equal rows: with s the sizes and d the squared
         # distance, <x, y> = (s - d) / 2 and the quotient is (s - d) / (s + d)
-        apart = cdist(left, right, "sqeuclidean") if len(left) and len(right) else np.zeros(sizes.shape)
+        apart = (
+            scipy.spatial.distance.cdist(left, right, "sqeuclidean")
+            if len(left) and len(right)
+            else np.zeros(sizes.shape)
+        )
         total = sizes + apart
         return np.where(total > 0, (sizes - apart) / np.where(total > 0, total, 1.0), 1.0)
 
@@ -228,7 +231,9 @@ class Intersection(Algebra):
         """What they do not have in common, ``(n, m)``: the sum of absolute differences."""
         left, right = row_pair(X, Y)
         apart: Matrix = (
-            cdist(left, right, "cityblock") if len(left) and len(right) else np.zeros((len(left), len(right)))
+            scipy.spatial.distance.cdist(left, right, "cityblock")
+            if len(left) and len(right)
+            else np.zeros((len(left), len(right)))
         )
         return apart
 
@@ -258,13 +263,13 @@ def _amounts(values: Any, name: str) -> Matrix:
     return rows
 
 
-def _incidence(values: Any, codes: dict[Any, int], name: str) -> csr_array:
+def _incidence(values: Any, codes: dict[Any, int], name: str) -> scipy.sparse.csr_array:
     """Sets as sparse 0/1 rows ``(n, members)``; members are numbered in `codes`, new ones added to it."""
     expected = "expected 0/1 indicator rows (n, members) or a sequence of collections of hashable members"
     if is_numeric(values) and values.size > 0:
         if values.ndim != 2 or ((values != 0) & (values != 1)).any():
             raise InputError(f"{name}: {expected}, got {describe(values)}")
-        return csr_array(values.astype(np.float64))
+        return scipy.sparse.csr_array(values.astype(np.float64))
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise InputError(f"{name}: {expected}, got {describe(values)}")
     # types and members are looked at in bulk, which is quick; only if one is wrong, where the trouble is
@@ -280,7 +285,7 @@ def _incidence(values: Any, codes: dict[Any, int], name: str) -> csr_array:
         codes.setdefault(member, len(codes))
     columns = np.fromiter(map(codes.__getitem__, listed), dtype=np.int64, count=len(listed))
     ends = np.concatenate([[0], np.cumsum([len(members) for members in once], dtype=np.int64)])
-    return csr_array((np.ones(len(listed)), columns, ends), shape=(len(once), len(codes)))
+    return scipy.sparse.csr_array((np.ones(len(listed)), columns, ends), shape=(len(once), len(codes)))
 
 
 def _is_collection(kind: type) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
 
 from kernelbp.errors import InputError
 from kernelbp.kernels.algebra import Algebra
@@ -77,7 +77,7 @@ class Sphere(Algebra):
         if not isinstance(self.concentration, str):
             return self
         # on the sphere 1 - <x, y> = |x - y|^2 / 2
-        shortfalls = 0.5 * pdist(weighted_sample(values, counts), "sqeuclidean")
+        shortfalls = 0.5 * scipy.spatial.distance.pdist(weighted_sample(values, counts), "sqeuclidean")
         return Sphere(1.0 / typical_size(shortfalls))
 
     def check_values(self, values: Any, name: str) -> NDArray[np.float64]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.kernels.algebra import Algebra
@@ -611,7 +611,7 @@ def _counted_block(left: Strings, right: Strings | None, k: int, shares: dict[in
     """Normalised inner products of counts: of pieces of k symbols cut down to j places, weighed by the shares."""
     both = left if right is None else _joined(left, right)
     owners, keys, weights = _pieces(both, k, shares)
-    counts = sparse.csr_array(
+    counts = scipy.sparse.csr_array(
         (np.ones(len(keys)), (owners, keys)), shape=(len(both), len(weights)), dtype=np.float64
     )
     mine = counts[: len(left)]
@@ -660,7 +660,9 @@ def _pieces(strings: Strings, k: int, shares: dict[int, int]) -> tuple[Integers,
     return np.tile(owners, len(all_keys)), np.concatenate(all_keys), np.concatenate(all_weights)
 
 
-def inner_products(left: sparse.csr_array, right: sparse.csr_array, weights: Matrix | None = None) -> Matrix:
+def inner_products(
+    left: scipy.sparse.csr_array, right: scipy.sparse.csr_array, weights: Matrix | None = None
+) -> Matrix:
     """Inner products ``(n, m)`` of the rows of two sparse tables of counts, columns weighed.
 
     Columns that many rows share go into a dense product and the others into a sparse one. The dense tables are at most
@@ -673,7 +675,7 @@ def inner_products(left: sparse.csr_array, right: sparse.csr_array, weights: Mat
     """
     columns = left.shape[1]
     if weights is not None:
-        left = left @ sparse.diags_array(weights, format="csr")
+        left = left @ scipy.sparse.diags_array(weights, format="csr")
     found = np.bincount(left.indices, minlength=columns) + np.bincount(right.indices, minlength=columns)
     common = found > COMMON * (left.shape[0] + right.shape[0])
     dense, rare = np.flatnonzero(common), np.flatnonzero(~common)

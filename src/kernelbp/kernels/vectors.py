@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist, pdist
 
 from kernelbp.kernels.algebra import Algebra
 from kernelbp.kernels.contract import Domain
@@ -83,7 +83,7 @@ class Gaussian(Algebra):
     def resolve(self, values: Any, counts: Any = None) -> Gaussian:
         """Replace "median" by its number, times the scale: see `kernelbp.kernels.resolve`."""
         if isinstance(self.bandwidth, str):
-            return Gaussian(self.scale * typical_size(pdist(weighted_sample(values, counts))))
+            return Gaussian(self.scale * typical_size(_between_pairs(weighted_sample(values, counts))))
         return self if self.scale == 1.0 else Gaussian(self.scale * self.bandwidth)
 
     def check_values(self, values: Any, name: str) -> NDArray[np.float64]:
@@ -141,8 +141,17 @@ def distances(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[
     """Distances ``(n, m)`` between rows, up to sign, from differences: exactly 0 between equal rows."""
     if left.shape[1] == 1:
         return np.subtract(left, right.T)
-    block: NDArray[np.float64] = cdist(left, right)
+    block: NDArray[np.float64] = scipy.spatial.distance.cdist(left, right)
     return block
+
+
+def _between_pairs(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distances between the rows of every pair, (n (n - 1) / 2,)."""
+    if rows.shape[1] == 1:  # numbers are not worth the tenth of a second that SciPy's distances take to load
+        apart: NDArray[np.float64] = np.abs(np.subtract(rows, rows.T))[np.tri(len(rows), k=-1, dtype=bool)]
+        return apart
+    pairs: NDArray[np.float64] = scipy.spatial.distance.pdist(rows)
+    return pairs
 
 
 def gaussian_of_distances(block: NDArray[np.float64], bandwidth: float) -> NDArray[np.float64]:

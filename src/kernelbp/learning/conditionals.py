@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import DTypeLike, NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from kernelbp.learning.embedding import Embedding, Moments
 from kernelbp.learning.examples import Table
@@ -89,11 +89,13 @@ def ridge_solve(gram: Matrix, ridge: float, right: Matrix) -> Matrix:
     """(gram + ridge I)^{-1} right for a positive semidefinite matrix; the pseudo-inverse if ridge is 0."""
     if ridge > 0:
         try:
-            solved: Matrix = cho_solve(cho_factor(gram + ridge * np.eye(len(gram))), right)
+            solved: Matrix = scipy.linalg.cho_solve(
+                scipy.linalg.cho_factor(gram + ridge * np.eye(len(gram))), right
+            )
             return solved
-        except LinAlgError:
+        except np.linalg.LinAlgError:
             pass  # the ridge is lost in the rounding of a large gram: its eigenvectors tell them apart
-    values, vectors = eigh(gram)
+    values, vectors = scipy.linalg.eigh(gram)
     kept = values + ridge > len(gram) * ROUNDING * max(values[-1], 0.0)
     projected: Matrix = vectors[:, kept] @ ((vectors[:, kept].T @ right) / (values[kept, None] + ridge))
     return projected

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from kernelbp.kernels import Kernel, resolve
 from kernelbp.learning.examples import Table, VariableExamples
@@ -174,9 +174,9 @@ def relation_moments(table: Table, first: Embedding, second: Embedding) -> Momen
     to_second = np.zeros((len(second.basis), len(first.support)))
     auto_second = np.zeros((len(second.basis), len(second.basis)))
     for rows in _row_blocks(table):
-        block = sparse.csr_array(table[rows])
+        block = scipy.sparse.csr_array(table[rows])
         columns, local = np.unique(block.indices, return_inverse=True)
-        block = sparse.csr_array(
+        block = scipy.sparse.csr_array(
             (block.data, local.reshape(-1), block.indptr), shape=(block.shape[0], len(columns))
         )
         first_values, second_values = first.examples.values[rows], second.examples.values[columns]

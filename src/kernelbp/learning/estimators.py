@@ -31,10 +31,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.linalg import eigh
-from scipy.spatial.distance import cdist
 
 from kernelbp.errors import InputError
 from kernelbp.kernels import domain
@@ -295,7 +293,7 @@ class _Sums:
     cross: Matrix
 
     @classmethod
-    def over(cls, rows: Indices, measures: sparse.csr_array, readings: Column, basis: Basis) -> _Sums:
+    def over(cls, rows: Indices, measures: scipy.sparse.csr_array, readings: Column, basis: Basis) -> _Sums:
         size, q = len(basis), measures.shape[1]
         features, auto, cross = np.zeros(size), np.zeros((size, size)), np.zeros((size, q))
         for begin in range(0, len(rows), CHUNK):
@@ -340,7 +338,7 @@ class _Solver:
         auto, cross = sums.centred()
         self.count = max(sums.count, 1)
         self.mean, self.base = sums.features / self.count, sums.measures / self.count
-        values, self.vectors = eigh(auto)
+        values, self.vectors = scipy.linalg.eigh(auto)
         self.values = np.maximum(values, 0.0)
         self.cross = self.vectors.T @ cross
         # Deviations are differences of sums: what is smaller than their rounding error is not signal.
@@ -511,20 +509,20 @@ def _predict(estimator: Any, readings: Column, dimension: int) -> Matrix:
 
 def _residual_logs(predicted: Matrix, points: Matrix, scales: Matrix) -> Matrix:
     """Log of a Gaussian window around each prediction at the states, (n, q)."""
-    logs: Matrix = -0.5 * cdist(predicted / scales, points / scales, "sqeuclidean")
+    logs: Matrix = -0.5 * scipy.spatial.distance.cdist(predicted / scales, points / scales, "sqeuclidean")
     return logs
 
 
 # ---------------------------------------------------------------------- held-out pairs
 
 
-def _measures(states: States, hidden: Column) -> sparse.csr_array:
+def _measures(states: States, hidden: Column) -> scipy.sparse.csr_array:
     """w(x) of every pair, (m, q)."""
     first, classes = distinct(hidden)
-    return sparse.csr_array(assign(states, hidden[first])[classes])
+    return scipy.sparse.csr_array(assign(states, hidden[first])[classes])
 
 
-def _mean(measures: sparse.csr_array) -> Matrix:
+def _mean(measures: scipy.sparse.csr_array) -> Matrix:
     total = np.asarray(measures.sum(axis=0), dtype=np.float64).reshape(-1)
     return total / total.sum()
 
@@ -545,7 +543,7 @@ def _thinned(size: int, most: int) -> Indices:
 
 
 def _calibrate_or_not(
-    logs: Callable[[], Matrix], measures: sparse.csr_array, scored: Indices, prior: Matrix
+    logs: Callable[[], Matrix], measures: scipy.sparse.csr_array, scored: Indices, prior: Matrix
 ) -> Calibration:
     if not len(scored):
         return _uncalibrated(len(prior))
@@ -558,7 +556,7 @@ def _uncalibrated(size: int) -> Calibration:
 
 def _calibrate(
     logs: Matrix,
-    measures: sparse.csr_array,
+    measures: scipy.sparse.csr_array,
     prior: Matrix,
     *,
     near: float = 1.0,

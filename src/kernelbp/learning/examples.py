@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from kernelbp.errors import InputError
 from kernelbp.kernels import Kernel, check_values
@@ -132,7 +132,7 @@ def collect(
             used[variable] = begin + lengths[name]
             ends_codes.append(codes[variable][begin : used[variable]])
         shape = (len(examples[ends.first].values), len(examples[ends.second].values))
-        table = sparse.coo_array((np.ones(lengths[name]), tuple(ends_codes)), shape=shape).tocsr()
+        table = scipy.sparse.coo_array((np.ones(lengths[name]), tuple(ends_codes)), shape=shape).tocsr()
         tables[name] = table + table.T.tocsr() if ends.symmetric else table
     return examples, tables
 

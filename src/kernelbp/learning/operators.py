@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import DTypeLike, NDArray
-from scipy.linalg import eigh, pinv
 
 from kernelbp.errors import UnsupportedError
 from kernelbp.kernels import domain
@@ -260,13 +260,15 @@ class EmbeddingOperators:
         """Values at the support to coefficients: E^+ for the low-rank updates, L^{+1/2} for the full one."""
         embedding = self.embeddings[variable]
         if self.update == "full":
-            eigenvalues, vectors = eigh(
+            eigenvalues, vectors = scipy.linalg.eigh(
                 np.asarray(embedding.kernel(embedding.examples.values), dtype=np.float64)
             )
             kept = eigenvalues > FUNCTION_CUTOFF * eigenvalues[-1]
             root: Matrix = vectors[:, kept].T / np.sqrt(eigenvalues[kept, None])
             return root
-        recovered: Matrix = pinv(embedding.basis.coordinates(self.support(variable)).T, rtol=FUNCTION_CUTOFF)
+        recovered: Matrix = scipy.linalg.pinv(
+            embedding.basis.coordinates(self.support(variable)).T, rtol=FUNCTION_CUTOFF
+        )
         return recovered
 
     def interpolation(self, variable: str, points: Column) -> Matrix:

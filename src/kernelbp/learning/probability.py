@@ -20,8 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from kernelbp.kernels import Kernel, domain
 from kernelbp.learning.examples import Table, VariableExamples
@@ -147,22 +147,22 @@ def typical_neighbour(alike: Matrix) -> float:
     return float(np.median(off.max(axis=1)))
 
 
-def assign(support: States, values: Column) -> sparse.csr_array:
+def assign(support: States, values: Column) -> scipy.sparse.csr_array:
     """Represent values as probability measures on the support points, (n, q) sparse, rows summing to one."""
     points = support.points
     if points.dtype != object and points.shape[1] == 1 and domain(support.kernel) == "real":
         return interpolate(points[:, 0], values[:, 0])
     likeness = Normalised(support.kernel)
     if domain(support.kernel) == "finite":
-        return sparse.csr_array(likeness(values, points))
+        return scipy.sparse.csr_array(likeness(values, points))
     from kernelbp.learning.simplex import project_onto_simplex
 
     blocks = []
     gram = likeness(points) ** support.power
     for begin in range(0, len(values), ASSIGN_BLOCK):
         near = likeness(values[begin : begin + ASSIGN_BLOCK], points) ** support.power
-        blocks.append(sparse.csr_array(project_onto_simplex(gram, near)))
-    return sparse.vstack(blocks, format="csr") if blocks else sparse.csr_array((0, len(points)))
+        blocks.append(scipy.sparse.csr_array(project_onto_simplex(gram, near)))
+    return scipy.sparse.vstack(blocks, format="csr") if blocks else scipy.sparse.csr_array((0, len(points)))
 
 
 def mean_measure(states: States, values: Column, counts: Matrix) -> Matrix:
@@ -171,18 +171,18 @@ def mean_measure(states: States, values: Column, counts: Matrix) -> Matrix:
     return total / total.sum()
 
 
-def interpolate(points: Matrix, values: Matrix) -> sparse.csr_array:
+def interpolate(points: Matrix, values: Matrix) -> scipy.sparse.csr_array:
     """Weights on the two support points around each number; beyond the ends, on the last one."""
     order = np.argsort(points)
     knots = points[order]
     if len(knots) == 1:
-        return sparse.csr_array(np.ones((len(values), 1)))
+        return scipy.sparse.csr_array(np.ones((len(values), 1)))
     right = np.clip(np.searchsorted(knots, values), 1, len(knots) - 1)
     share = np.clip((values - knots[right - 1]) / (knots[right] - knots[right - 1]), 0.0, 1.0)
     rows = np.repeat(np.arange(len(values)), 2)
     columns = np.stack([order[right - 1], order[right]], axis=1).ravel()
     weights = np.stack([1 - share, share], axis=1).ravel()
-    return sparse.csr_array((weights, (rows, columns)), shape=(len(values), len(points)))
+    return scipy.sparse.csr_array((weights, (rows, columns)), shape=(len(values), len(points)))
 
 
 def blurs(states: States, widths: tuple[float, ...]) -> list[Matrix]:
@@ -205,7 +205,7 @@ def blurs(states: States, widths: tuple[float, ...]) -> list[Matrix]:
     return made
 
 
-def joint_table(table: Table, first: sparse.csr_array, second: sparse.csr_array) -> Matrix:
+def joint_table(table: Table, first: scipy.sparse.csr_array, second: scipy.sparse.csr_array) -> Matrix:
     """The average of w(x_s) w(x_t)' over pairs, (q_s, q_t), summing to one."""
     joint = np.asarray((first.T @ table @ second).todense(), dtype=np.float64)
     return joint / joint.sum()

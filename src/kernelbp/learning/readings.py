@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from kernelbp.learning.probability import States, blurs, density_ratio, interpolate, joint_table
 from kernelbp.learning.tuning import EVIDENCE_SHARES, Fold, Smoothing, sampled, smoothed_joint
@@ -107,10 +107,10 @@ class ReadingLikelihood:
 
 
 def fit_reading_likelihood(
-    table: sparse.csr_array,
+    table: scipy.sparse.csr_array,
     folds: list[Fold],
     states: tuple[States, States],
-    measures: tuple[sparse.csr_array, sparse.csr_array],
+    measures: tuple[scipy.sparse.csr_array, scipy.sparse.csr_array],
     values: tuple[Matrix, Matrix],
     smoothing: Smoothing,
 ) -> ReadingLikelihood | None:
@@ -188,7 +188,7 @@ class _Scored:
         line: _Line,
         noise: _Noise,
         places: _Places,
-        measures: sparse.csr_array,
+        measures: scipy.sparse.csr_array,
     ) -> _Scored:
         """By what was learned from pairs of the other folds."""
         points = _ruler(sample.y, sample.counts, SCORED_POINTS)
@@ -216,7 +216,7 @@ def _counted(
     sample: _Sample,
     folds: list[Fold],
     states: tuple[States, States],
-    measures: tuple[sparse.csr_array, sparse.csr_array],
+    measures: tuple[scipy.sparse.csr_array, scipy.sparse.csr_array],
     smoothing: Smoothing,
     prior: Matrix,
 ) -> Matrix:
@@ -304,7 +304,7 @@ class _Places:
 
     @classmethod
     def of(
-        cls, values: Matrix, table: sparse.csr_array, measures: sparse.csr_array, states: Matrix
+        cls, values: Matrix, table: scipy.sparse.csr_array, measures: scipy.sparse.csr_array, states: Matrix
     ) -> _Places:
         counts = np.asarray(table.sum(axis=1), dtype=np.float64).reshape(-1)
         order = np.argsort(values, kind="stable")
@@ -321,7 +321,7 @@ class _Places:
         low, high = np.full(size, np.inf), np.full(size, -np.inf)
         np.minimum.at(low, number, values)
         np.maximum.at(high, number, values)
-        gather = sparse.csr_array(
+        gather = scipy.sparse.csr_array(
             (counts / counts.sum(), (number, np.arange(len(counts)))), shape=(size, len(counts))
         )
         mass = np.asarray((gather @ measures).todense(), dtype=np.float64)
@@ -643,7 +643,7 @@ def _neighbours(values: Matrix, counts: Matrix) -> float:
     return float(np.median(between)) if len(between) else 0.0
 
 
-def _dot(measures: sparse.csr_array, values: Matrix) -> Matrix:
+def _dot(measures: scipy.sparse.csr_array, values: Matrix) -> Matrix:
     """Row by row, (n,)."""
     return np.einsum("ij,ij->i", measures.toarray(), values)
 

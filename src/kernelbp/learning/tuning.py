@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from kernelbp.kernels import domain
 from kernelbp.learning.examples import Table
@@ -66,7 +66,7 @@ def smoothed_joint(joint: Matrix, first: Matrix, second: Matrix) -> Matrix:
 def fit_smoothing(
     table: Table,
     states: tuple[States, States],
-    measures: tuple[sparse.csr_array, sparse.csr_array],
+    measures: tuple[scipy.sparse.csr_array, scipy.sparse.csr_array],
     *,
     symmetric: bool,
     only_read: bool,
@@ -132,7 +132,7 @@ class _Read(NamedTuple):
     known: Matrix
 
 
-def _read(measures: sparse.csr_array, blur: Matrix, margin: Matrix) -> _Read:
+def _read(measures: scipy.sparse.csr_array, blur: Matrix, margin: Matrix) -> _Read:
     made = margin @ blur
     occurs = made > LEAST_MARGIN
     over = np.divide(blur, made, out=np.zeros_like(blur), where=occurs)
@@ -142,20 +142,21 @@ def _read(measures: sparse.csr_array, blur: Matrix, margin: Matrix) -> _Read:
 def dealt(table: Table) -> list[Fold]:
     """Counts dealt out at random to folds: (all others, this one) for each. Symmetric tables stay so."""
     random = np.random.default_rng(SEED)
-    upper = sparse.triu(table, format="csr") if _symmetric(table) else None
+    upper = scipy.sparse.triu(table, format="csr") if _symmetric(table) else None
     base = (table if upper is None else upper).tocoo()
     left = base.data.astype(np.int64)
     parts = []
     for fold in range(FOLDS):
         taken = random.binomial(left, 1 / (FOLDS - fold))
         left = left - taken
-        part = sparse.csr_array((taken.astype(np.float64), (base.row, base.col)), shape=table.shape)
+        part = scipy.sparse.csr_array((taken.astype(np.float64), (base.row, base.col)), shape=table.shape)
         if upper is not None:
-            part = part + sparse.triu(part, k=1, format="csr").T.tocsr()
+            part = part + scipy.sparse.triu(part, k=1, format="csr").T.tocsr()
         part.eliminate_zeros()
         parts.append(part)
     return [
-        (sum(parts[:i] + parts[i + 1 :], start=sparse.csr_array(table.shape)), parts[i]) for i in range(FOLDS)
+        (sum(parts[:i] + parts[i + 1 :], start=scipy.sparse.csr_array(table.shape)), parts[i])
+        for i in range(FOLDS)
     ]
 
 
