@@ -233,7 +233,7 @@ def _report(
                 curves(truth, noisy, list(images), list(lines.values()), colors=shown),
                 f"As Figure 1 of the paper: a sunset of {shown} colours, the same with noise of sigma {NOISE:g}, and, against "
                 "the number of colours, the error (RMSE in gray levels, of mean or mode, whichever was better on another "
-                "image), the seconds of an inference, and the seconds of one iteration (processor time, logarithmic).",
+                "image), the seconds of an inference, and the seconds of one iteration (logarithmic).",
             ),
             Picture(
                 "images",
@@ -317,8 +317,8 @@ def _tables(
         ("fit_seconds", "fit s", "learning"),
     ):
         note = (
-            "Processor seconds over all threads, which on an idle machine and one thread are those of the wall clock. One "
-            "iteration: a whole inference less one of a single iteration, by the iterations between."
+            "By the clock, every method on as many threads as it uses. One iteration: a whole inference less one of a single "
+            "iteration, by the iterations between."
         )
         tables.append(
             Table(
