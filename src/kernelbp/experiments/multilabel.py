@@ -11,7 +11,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 __all__ = [
     "best_logistic",
+    "beyond_neighbours",
     "correct_and_smooth",
+    "logistic",
     "matching_pursuit",
     "out_of_fold",
     "recall",
@@ -34,6 +36,8 @@ STEPS = 50
 """Of spreading: at a share of 0.9 what is left of the start is then 0.5%."""
 LEAST = 1e-6
 """Probabilities are scored from here up."""
+FEW = 2.0
+"""Labels around a paper count in full where there are many more than this."""
 BLOCK = 2_000
 """Papers decoded at a time."""
 
@@ -58,15 +62,20 @@ def reduced(words: Any, dimensions: int) -> Matrix:
     return features
 
 
-def best_logistic(features: Any, classes: Indices, rng: np.random.Generator) -> tuple[Any, float]:
-    """A logistic regression, not fitted, whose C a fourth of the papers, held out, chooses; and its mean log-probability."""
+def logistic(penalty: float) -> Any:
+    """A logistic regression, not fitted, of this C."""
     from sklearn.linear_model import LogisticRegression
 
+    return LogisticRegression(C=penalty, max_iter=500)
+
+
+def best_logistic(features: Any, classes: Indices, rng: np.random.Generator) -> tuple[Any, float]:
+    """A logistic regression, not fitted, whose C a fourth of the papers, held out, chooses; and its mean log-probability."""
     fold = rng.permutation(len(classes)) % FOLDS
     own, others = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
     scores = [-np.inf]
     for penalty in PENALTIES if len(np.unique(classes[others])) > 1 else ():
-        fitted = LogisticRegression(C=penalty, max_iter=500).fit(features[others], classes[others])
+        fitted = logistic(penalty).fit(features[others], classes[others])
         place = np.searchsorted(fitted.classes_, classes[own]).clip(max=len(fitted.classes_) - 1)
         known = fitted.classes_[place] == classes[own]
         told = np.where(known, fitted.predict_proba(features[own])[np.arange(len(own)), place], 0.0)
@@ -74,7 +83,7 @@ def best_logistic(features: Any, classes: Indices, rng: np.random.Generator) -> 
         if scores[-1] < scores[-2]:  # one hill: further up it only falls
             break
     best = max(int(np.argmax(scores)) - 1, 0)
-    return LogisticRegression(C=PENALTIES[best], max_iter=500), max(scores)
+    return logistic(PENALTIES[best]), max(scores)
 
 
 def ridge(words: Any, targets: Matrix, penalty: float) -> tuple[Matrix, Matrix]:
@@ -204,6 +213,39 @@ def correct_and_smooth(
     corrected = np.clip(base + factor * carried, 0.0, 1.0)
     corrected[labelled] = truth[labelled]
     return spread(step, corrected, smoothing)
+
+
+def beyond_neighbours(edges: Indices, truth: Matrix) -> Matrix:
+    """What the labels around a paper's labelled neighbours say beyond those neighbours' own labels.
+
+    A labelled paper is known, so that belief propagation passes nothing through it. Yet papers that cite the same one
+    are alike in more than its label. For each labelled neighbour the labels of its other labelled neighbours are averaged,
+    less what its own label lets one expect, and drawn to 0 where they are few; these are added up.
+
+    Parameters
+    ----------
+    edges : (citations, 2)
+    truth : (papers, classes) 0/1 rows with a single 1, all 0 where a paper is not labelled
+
+    Returns
+    -------
+    (papers, classes)
+        Of a labelled paper without its own label.
+    """
+    known = truth.sum(axis=1)
+    both = np.concatenate([edges, edges[:, ::-1]])
+    middle, paper = both[known[both[:, 0]] > 0].T
+    size = len(truth)
+    table = sparse.coo_array((np.ones(len(middle)), (middle, paper)), shape=(size, size)).tocsr()
+    around, counted = table @ truth, table @ known
+    # Seen once more, in their overall shares: a class that no citation shows expects those.
+    usual = truth.T @ around + truth.mean(axis=0) / max(known.mean(), LEAST)
+    expected = truth @ (usual / np.maximum(usual.sum(axis=1, keepdims=True), LEAST))
+    others = (counted[middle] - known[paper])[:, None]
+    said = (around[middle] - truth[paper] - others * expected[middle]) / (others + FEW)
+    onto = sparse.coo_array((np.ones(len(paper)), (paper, np.arange(len(paper)))), shape=(size, len(paper)))
+    total: Matrix = onto.tocsr() @ said
+    return total
 
 
 # ---------------------------------------------------------------------- judging
