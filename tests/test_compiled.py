@@ -265,6 +265,9 @@ def test_nodes_that_have_heard_nothing_new_rest(monkeypatch, damping, weighted):
 @pytest.mark.parametrize("schedule", ["auto", "flooding", "sweep"])
 def test_any_number_of_threads_gives_the_same_bits(monkeypatch, schedule, weighted, rests):
     monkeypatch.setattr(engine, "MANY", 0)
+    monkeypatch.setattr(engine, "available_cores", lambda: 3)
+    monkeypatch.setattr(program, "BLOCK_CELLS", 1)
+    monkeypatch.setattr(program, "BLOCK_ROWS", 8)
     graph = Graph.grid((60, 61), variable="x", relation="same")
     wiring = wire(graph, RELATIONS, np.empty(0, dtype=np.intp))
     results = []
@@ -277,6 +280,7 @@ def test_any_number_of_threads_gives_the_same_bits(monkeypatch, schedule, weight
             for iteration in range(3):
                 for group in plan.iteration(changes, complete=True):
                     running.update(group, 0.0, changes, (0.3 if iteration else 0.0) if rests else None)
+            assert len(running._crew._helpers) == n_jobs - 1
         results.append((state.messages.values, changes))
     assert np.array_equal(results[0][0], results[1][0]) and np.array_equal(results[0][0], results[2][0])
     assert np.array_equal(results[0][1], results[1][1]) and np.array_equal(results[0][1], results[2][1])
