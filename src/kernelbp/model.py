@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -456,6 +457,80 @@ class Model:
             self._calibrate(graphs, progress)
         return self
 
+    def calibrate(self, graphs: Sequence[tuple[Graph, Any]], *, progress: bool = False) -> Model:
+        """Fit settings of inference on training graphs, as `fit` does with `graphs`, and leave what was learned as it is.
+
+        Parameters
+        ----------
+        graphs : sequence of (graph, true values of its nodes)
+            As in `fit`.
+        progress : bool
+            Show a progress bar.
+
+        Returns
+        -------
+        Model
+            Itself.
+        """
+        self._need_fitted()
+        self._check_training_graphs(graphs)
+        if not len(graphs):
+            raise InputError("graphs: expected at least one training graph, got none")
+        self._calibrate(graphs, progress)
+        return self
+
+    def with_calibration(self, calibration: GraphCalibration) -> Model:
+        """A copy that infers under settings fitted elsewhere, such as `calibration_` of a model like this one."""
+        fitted = self._need_fitted()
+        if not isinstance(calibration, GraphCalibration):
+            raise InputError(f"calibration: expected a GraphCalibration, got {type(calibration).__name__}")
+        made = copy(self)
+        made._apply(fitted, calibration)
+        return made
+
+    def with_relation(self, name: str, relation: Relation) -> Model:
+        """A copy, as fitted as this model, that knows one more relation: how a reading comes about, say.
+
+        Parameters
+        ----------
+        name : str
+            A new name, or that of a known relation to be replaced.
+        relation : Relation
+            With a potential, between variables of the model.
+
+        Examples
+        --------
+        >>> import numpy as np, kernelbp as kb
+        >>> walk = np.random.default_rng(0).standard_normal(500).cumsum()
+        >>> variables = {"place": kb.kernels.Gaussian()}
+        >>> model = kb.Model(variables, {"then": kb.Relation("place", "place")}).fit({"then": (walk[:-1], walk[1:])})
+        >>> def off_by_two(place, reading):
+        ...     return np.exp(-((place - reading) ** 2) / (2 * 2.0**2))
+        >>> noisy = model.with_relation("seen as", kb.Relation("place", "place", potential=off_by_two))
+        >>> chain = kb.Graph.chain(3, variable="place", relation="then")
+        >>> noisy.infer(chain.observe("seen as", walk[100:103])).converged
+        True
+        """
+        fitted = self._need_fitted()
+        made = copy(self)
+        made.relations = {**self.relations, name: relation}
+        made._check_settings()
+        if relation.potential is None:
+            raise InputError(
+                f"relations[{name!r}]: has no potential, so it has to be learned; give it to fit"
+            )
+        if name in fitted.relations:
+            raise InputError(f"relations[{name!r}]: was learned; give the known one another name")
+        examples = {end: embedding.examples for end, embedding in fitted.embeddings.items()}
+        for end in (relation.first, relation.second):
+            if end not in examples:
+                raise InputError(f"relations[{name!r}]: nothing was learned of variable {end!r}")
+        landmarks = self._checked_landmarks({end: e.kind for end, e in examples.items()})
+        known = made._known(name, relation, examples, landmarks)
+        made._fitted = replace(fitted, known={**fitted.known, name: known})
+        made._operators = {}
+        return made
+
     def _check_training_graphs(self, graphs: Sequence[tuple[Graph, Any]]) -> None:
         for index, item in enumerate(graphs):
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Graph)):
@@ -631,6 +706,11 @@ class Model:
         embedding = fitted.embeddings[variable]
         restored: NDArray[Any] = embedding.examples.kind.restore(embedding.states.points)
         return restored
+
+    @property
+    def calibration_(self) -> GraphCalibration:
+        """Settings of inference that training graphs chose."""
+        return self._need_fitted().calibration
 
     @property
     def settings_(self) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from kernelbp.datasets import grid_pairs
 from kernelbp.errors import InputError, ModelFileError
 from kernelbp.graph import Graph
 from kernelbp.kernels import Gaussian
-from kernelbp.learning.potentials import KnownRelation, Potential
 from kernelbp.model import Model, Relation
 from kernelbp.photographs.noise import BLACK, WHITE, likelihood
 
@@ -98,19 +97,13 @@ class Channel:
         """The model for readings with Gaussian noise of this standard deviation."""
         if self.knows_noise:
             return self.model
-        fitted = self.model._need_fitted()
-        kind = fitted.embeddings["pixel"].examples.kind
         # A reading is a number like a pixel: it needs no variable of its own.
         read_as = likelihood(max(sigma, self.step / 2), clipped=self.clipped)
-        relations = {**self.model.relations, "read as": Relation("pixel", "pixel", potential=read_as)}
-        known = KnownRelation("pixel", "pixel", Potential(read_as, (kind, kind), None, "read as"))
-        model = Model(self.model.variables, relations, inference=self.model.inference)
-        calibration = GraphCalibration()
-        if self.calibrations:
-            nearest = min(self.calibrations, key=lambda level: abs(np.log(level / max(sigma, 1e-9))))
-            calibration = self.calibrations[nearest]
-        model._apply(replace(fitted, known={"read as": known}), calibration)
-        return model
+        model = self.model.with_relation("read as", Relation("pixel", "pixel", potential=read_as))
+        if not self.calibrations:
+            return model
+        nearest = min(self.calibrations, key=lambda level: abs(np.log(level / max(sigma, 1e-9))))
+        return model.with_calibration(self.calibrations[nearest])
 
 
 @dataclass(frozen=True)
@@ -263,9 +256,8 @@ def _calibrated(
     """The channel with settings of inference fitted at each noise level."""
     calibrations = {}
     for level in levels:
-        trial = channel.at(level)
-        trial._calibrate(_training_graphs(planes, level, channel.clipped, seed), progress)
-        calibrations[level] = trial._need_fitted().calibration
+        graphs = _training_graphs(planes, level, channel.clipped, seed)
+        calibrations[level] = channel.at(level).calibrate(graphs, progress=progress).calibration_
     return replace(channel, calibrations=calibrations)
 
 
