@@ -624,6 +624,28 @@ def test_compiled_reading_of_products_too_small_for_their_type(
     assert_alike(monkeypatch, beliefs, accuracy * neighbours, temperature)
 
 
+@pytest.mark.parametrize("width", [0.5, 1.3, 4.0, 9.0, 16.5, 60.0, 200.0])
+def test_no_highest_point_is_ruled_out(width):
+    """Masses with many peaks of nearly the same height, smoothed at all points and only where the search looks."""
+    from kernelbp.inference.summaries import REACH
+    from kernelbp.inference.summaries_compiled import _highest
+
+    rng = np.random.default_rng(int(10 * width))
+    count, reach = 509, min(int(np.ceil(REACH * width)), 509)
+    offset = np.arange(2 * reach + 9) - reach
+    window = np.exp(-0.5 * (offset / width) ** 2) * (offset <= reach)
+    places = np.arange(count)
+    smooth = np.exp(-0.5 * ((places[:, None] - places) / width) ** 2)
+    for peaks in [1, 2, 3, 5, 20, 500] * 4:
+        row = np.zeros(520)
+        row[rng.integers(0, count, peaks)] = rng.uniform(0.99, 1.0, peaks)
+        if peaks == 3:
+            row[:count] += 1e-3 * rng.random(count)
+        heights = smooth @ row[:count]
+        found = _highest(row, count, window, 0, reach, width, np.empty(520))
+        assert heights[found] >= heights.max() * (1 - 1e-6)
+
+
 def test_any_number_of_threads_reads_the_same_bits(monkeypatch):
     from kernelbp.inference import summaries
 
