@@ -12,9 +12,10 @@ import pytest
 from networkx.utils import graphs_equal
 
 import kernelbp as kb
-from kernelbp import storage
 from kernelbp.errors import ModelFileError, UnsupportedError
 from kernelbp.kernels import ShortestPath, WeisfeilerLehman
+from kernelbp.storage.reading import Reader
+from kernelbp.storage.writing import Writer
 
 
 def molecules() -> list[nx.Graph]:
@@ -41,11 +42,11 @@ def fitted(kernel: Any, graphs: list[nx.Graph]) -> kb.Model:
 
 
 def written(value: Any) -> Any:
-    return json.loads(json.dumps(storage._Writer(frozenset())._value(value, "place", "x", 0)))
+    return json.loads(json.dumps(Writer(frozenset())._value(value, "place", "x", 0)))
 
 
 def read(node: Any) -> Any:
-    return storage._Reader([], [], {})._value(node, 0)
+    return Reader([], [], {})._value(node, 0)
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,12 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.linear_model import LogisticRegression
 
 import kernelbp as kb
-from kernelbp import storage
 from kernelbp.errors import ConvergenceWarning, InputError, ModelFileError, NotFittedError, UnsupportedError
 from kernelbp.kernels import Delta, Gaussian, Linear, Precomputed, RandomProjection, Sphere
+from kernelbp.storage import fields, files
+from kernelbp.storage.limits import DTYPES
+from kernelbp.storage.reading import Reader
+from kernelbp.storage.writing import Writer
 
 RANDOM = np.random.default_rng(7)
 SIZE = 300
@@ -299,8 +302,8 @@ plain_values = st.recursive(
 def test_any_value_made_of_plain_ones_survives_json(values: list[Any]) -> None:
     column = np.empty(len(values), dtype=object)
     column[:] = values
-    node = json.loads(json.dumps(storage._Writer(frozenset()).node(column, "x"), allow_nan=False))
-    back = storage._Reader([], [], {}).node(node)
+    node = json.loads(json.dumps(Writer(frozenset()).node(column, "x"), allow_nan=False))
+    back = Reader([], [], {}).node(node)
     assert repr_exact(back.tolist()) == repr_exact(values)
 
 
@@ -317,7 +320,7 @@ def repr_exact(value: Any) -> Any:
 
 @given(st.data())
 def test_any_array_of_a_known_dtype_survives(data: Any) -> None:
-    dtype = data.draw(st.sampled_from(storage.DTYPES))
+    dtype = data.draw(st.sampled_from(DTYPES))
     shape = tuple(data.draw(st.lists(st.integers(0, 4), max_size=3)))
     array = np.arange(np.prod(shape, dtype=int)).astype(dtype).reshape(shape)
     array = data.draw(
@@ -327,7 +330,7 @@ def test_any_array_of_a_known_dtype_survives(data: Any) -> None:
     with zipfile.ZipFile(held, "w") as archive, archive.open("a.npy", "w") as member:
         np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
     with zipfile.ZipFile(held) as archive:
-        back = storage._read_array(archive, archive.getinfo("a.npy"), storage._described(array))
+        back = files._read_array(archive, archive.getinfo("a.npy"), files._described(array))
     assert back.dtype == array.dtype and np.array_equal(back, array)
     assert back.flags.writeable and back.flags.aligned
     if array.flags.contiguous or array.flags.f_contiguous:
@@ -346,7 +349,7 @@ class Extra:
 
 
 def test_new_fields_and_records_are_carried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(storage.RECORDS, "Extra", Extra)
+    monkeypatch.setitem(fields.RECORDS, "Extra", Extra)
     table = sparse.csr_array(np.array([[0.0, 2.0], [1.0, 0.0]]))
     value = {
         "numbers": (1, 2.0, None, "word", [3, np.int64(4), np.float32(0.5)]),
@@ -355,9 +358,9 @@ def test_new_fields_and_records_are_carried(monkeypatch: pytest.MonkeyPatch) -> 
         "kernel": Gaussian(2.0),
         "infinite": np.array([np.inf, -np.inf]),
     }
-    writer = storage._Writer(frozenset())
+    writer = Writer(frozenset())
     node = json.loads(json.dumps(writer.node(value, "new")))
-    back = storage._Reader(writer.arrays, writer.kernels, {}).node(node)
+    back = Reader(writer.arrays, writer.kernels, {}).node(node)
     assert back["numbers"] == (1, 2.0, None, "word", [3, 4, 0.5])
     assert back["tuple", 1].weight == 0.5 and np.array_equal(back["tuple", 1].parts[0], np.arange(3))
     assert back["tuple", 1].parts[1]["deep"].dtype == bool
@@ -385,7 +388,7 @@ def test_every_record_reachable_from_a_fitted_model_is_known(floats: kb.Model) -
         if isinstance(value, kb.kernels.Kernel):
             return
         if dataclasses.is_dataclass(value):
-            assert storage.RECORDS[type(value).__name__] is type(value)
+            assert fields.RECORDS[type(value).__name__] is type(value)
             for field in dataclasses.fields(value):
                 walk(getattr(value, field.name))
         for part in value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ():
@@ -395,8 +398,8 @@ def test_every_record_reachable_from_a_fitted_model_is_known(floats: kb.Model) -
 
 
 def test_annotations_of_every_record_can_be_read() -> None:
-    for record in set(storage.RECORDS.values()) - {kb.Relation}:
-        assert set(storage._hints(record)) >= {field.name for field in dataclasses.fields(record)}
+    for record in set(fields.RECORDS.values()) - {kb.Relation}:
+        assert set(fields.hints_of(record)) >= {field.name for field in dataclasses.fields(record)}
 
 
 # ---------------------------------------------------------------------- what is not stored
@@ -449,7 +452,7 @@ def test_a_relation_holding_what_is_no_data_is_refused_by_name_and_field(
 
 
 def test_arrays_of_other_kinds_are_refused() -> None:
-    writer = storage._Writer(frozenset())
+    writer = Writer(frozenset())
     for array in (
         np.array([1j]),
         np.array(["2020"], dtype="M8[Y]"),
@@ -492,7 +495,7 @@ def test_settings_are_stored_as_loosely_as_fitting_takes_them(tmp_path: Path) ->
 def test_a_model_too_large_to_be_read_back_is_not_saved(
     limit: str, floats: kb.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, limit, 3)
+    monkeypatch.setattr(files, limit, 3)
     with pytest.raises(UnsupportedError, match=r"too large for a file: .* at most 3 are read back"):
         floats.save(tmp_path / "m.kbp")
 
@@ -541,7 +544,7 @@ def test_an_interrupted_save_leaves_the_earlier_file(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(storage.os, stage, interrupted)
+            patch.setattr(files.os, stage, interrupted)
             with pytest.raises(KeyboardInterrupt):
                 floats.save(file)
         assert file.read_bytes() == before and list(file.parent.iterdir()) == [file]
@@ -807,8 +810,8 @@ def test_a_missing_array_is_refused(file: Path) -> None:
 def test_too_many_members_are_refused_before_the_directory_is_read(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "MOST_MEMBERS", 5)
-    monkeypatch.setattr(storage.zipfile, "ZipFile", None)
+    monkeypatch.setattr(files, "MOST_MEMBERS", 5)
+    monkeypatch.setattr(files.zipfile, "ZipFile", None)
     with pytest.raises(ModelFileError, match="members, more than the 5 allowed"):
         kb.Model.load(file)
 
@@ -845,7 +848,7 @@ def test_members_that_overlap_to_more_than_the_file_are_refused(file: Path) -> N
 
 @pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_TEXT"])
 def test_files_over_a_limit_are_refused(limit: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, limit, 1000)
+    monkeypatch.setattr(files, limit, 1000)
     with pytest.raises(ModelFileError, match=r"1,000 (bytes )?allowed"):
         kb.Model.load(file)
 
