@@ -11,7 +11,6 @@ import pytest
 import scipy.io
 from PIL import Image
 
-import kernelbp as kb
 from kernelbp.datasets import (
     DEPTH_FEATURES,
     depth_features,
@@ -23,6 +22,7 @@ from kernelbp.datasets import (
 from kernelbp.datasets.depths import depth_folder_form
 from kernelbp.errors import InputError
 from kernelbp.experiments import depth, depth_model
+from kernelbp.experiments.depth_predictors import Local, combined
 from kernelbp.experiments.depth_scenes import TINY, Fold, Scene
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Study
@@ -215,7 +215,14 @@ def finished(tmp_path_factory) -> tuple[Path, object]:
 def test_every_method_stands_in_the_table(finished):
     folder, report = finished
     methods = {row["method"] for row in report.tables[0].rows}
-    assert {"kernel BP", "ridge alone", "boosting alone", "MLP alone", "median of each row"} <= methods
+    assert {
+        "kernel BP",
+        "ridge alone",
+        "boosting alone",
+        "MLP alone",
+        "all three alone",
+        "median of each row",
+    } <= methods
     for rival in ("discrete", "particle", "Gaussian-mixture"):
         assert {f"{rival} BP, paper's settings", f"{rival} BP, best found"} <= methods
     assert all(0 < row["MAE log10"] < 1 for row in report.tables[0].rows)
@@ -232,7 +239,7 @@ def test_every_method_stands_in_the_table(finished):
         assert len(list(csv.DictReader(file))) == len(report.tables[0].rows)
 
 
-def test_one_form_and_power_is_chosen_for_each_evidence(finished):
+def test_one_power_and_mixing_is_chosen_for_each_evidence(finished):
     rows = finished[1].tables[2].rows
     for kind in (*depth.ESTIMATORS, depth_model.TOGETHER):
         mine = [row for row in rows if row["evidence"] == kind]
@@ -276,34 +283,43 @@ def test_the_papers_preset_reads_depth_off_features_that_tell_it():
 def test_the_graph_repairs_a_predictor_that_is_wrong_at_single_patches():
     scenes = smooth_scenes(5)
     rng = np.random.default_rng(0)
-    words = {i: s.depth + 0.4 * (rng.random(s.depth.shape) < 0.2) for i, s in enumerate(scenes)}
+    words = [s.depth + 0.4 * (rng.random(s.depth.shape) < 0.2) for s in scenes]
     bands = np.arange(6) // 2
-    model = depth_model.learn(bands, scenes[:4], {"MLP": [words[i] for i in range(4)]}, SIZES)
+    model = depth_model.learn(bands, scenes[:4], SIZES)
     points = depth_model.points_of(scenes[:4])
-    logs = depth_model.evidence_of(model, bands, "MLP", words[4], points)
+    logs = depth_model.evidence_of(words[4], points, depth_model.scale_of(scenes[:4], words[:4]))
     graph = depth_model.softened(depth_model.grid_of(bands, (6, 9)), points, logs, 1.0)
     found = depth_model.median_of(model.infer(graph), graph, (6, 9))
     assert np.abs(found - scenes[4].depth).mean() < 0.7 * np.abs(words[4] - scenes[4].depth).mean()
 
 
-def test_evidence_without_neighbours_is_what_the_model_reads_itself():
-    """Handed on as a likelihood at points, evidence gives the same medians as observed directly."""
+@pytest.mark.parametrize("kind", ["ridge", "MLP"])
+def test_a_median_is_read_where_the_mean_is_misled(kind, tmp_path):
+    """A fifth of the depths lie far above, whatever the features say: a mean is drawn to them, a median is not."""
+    rng = np.random.default_rng(2)
+    scenes = [
+        replace(scene_of(np.zeros((12, 12)), f"scene {k}"), depth=0.1 * rng.random((12, 12)) + far)
+        for k, far in enumerate((rng.random((4, 12, 12)) < 0.2) * 2.0)
+    ]
+    study = Study("depth", Options(tmp_path))
+    sizes = replace(SIZES, patches=600, epochs=20)
+    median, mean = (Local(kind, form, scenes, sizes, study)(scenes[0]) for form in ("median", "mean"))
+    assert np.abs(median - 0.06).mean() < 0.05
+    assert np.abs(mean - 0.06).mean() > 0.2
+
+
+def test_predictors_are_combined_by_how_they_fare_on_training_images():
     scenes = smooth_scenes(4)
-    rng = np.random.default_rng(1)
-    words = [s.depth + 0.1 * rng.standard_normal(s.depth.shape) for s in scenes]
-    bands = np.arange(6) // 3
-    model = depth_model.learn(bands, scenes, {"MLP": words}, SIZES)
-    points = depth_model.points_of(scenes)
-    alone = kb.Graph.from_edges([], variables=[f"depth {band}" for band in np.repeat(bands, 9)])
-    handed = depth_model.softened(
-        alone, points, depth_model.evidence_of(model, bands, "MLP", words[0], points), 1.0
-    )
-    read = alone
-    for band in (0, 1):
-        nodes = alone.nodes_of(f"depth {band}")
-        read = read.observe(f"MLP says {band}", np.round(words[0].ravel()[nodes], 2), nodes=nodes)
-    first, second = (depth_model.median_of(model.infer(g), g, (6, 9)) for g in (handed, read))
-    assert np.abs(first - second).mean() < 0.03
+    rng = np.random.default_rng(3)
+    off = {i: 0.1 * rng.random(s.depth.shape) for i, s in enumerate(scenes)}
+    words = {
+        "high": {i: s.depth + off[i] for i, s in enumerate(scenes)},
+        "low": {i: s.depth - off[i] for i, s in enumerate(scenes)},
+        "wrong": {i: s.depth + 1.0 for i, s in enumerate(scenes)},
+    }
+    weights, together = combined(scenes, Fold("last", (0, 1, 2), (3,)), words)
+    assert weights == {"high": 0.5, "low": 0.5, "wrong": 0.0}
+    np.testing.assert_allclose(together[3], scenes[3].depth)
 
 
 def test_rows_of_a_band_share_relations():

@@ -5,10 +5,10 @@ neural network) says what the 273 features of the patch suggest; neighbours in t
 from training images. As in the paper, depths in one row share a relation, depths at one height share one with those
 below, and patches of a row share a likelihood; rows are pooled in bands, each with its own marginal of depth.
 
-What a predictor's word is worth is learned from its predictions of training images it was not trained on: either how far
-it is off on average (a Laplace likelihood around its prediction), or band by band what it says at which depth. Errors of
-neighbouring patches are alike, which no likelihood of single patches knows: evidence is therefore raised to a power. Form
-and power are chosen by belief propagation on training images.
+What a predictor's word is worth is learned from its predictions of training images it was not trained on: how far it is
+off on average is the scale of a Laplace likelihood around its prediction. Errors of neighbouring patches are alike, which
+no likelihood of single patches knows: evidence is therefore raised to a power. The power, and how much independence is
+mixed into the relations, are chosen by belief propagation on training images.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ from numpy.typing import NDArray
 
 from kernelbp.datasets.depth_features import DEPTH_FEATURES
 from kernelbp.experiments.depth_model import (
-    LEARNED,
     POINTS,
-    RESIDUAL,
     TOGETHER,
-    all_evidence,
     depth_name,
+    evidence_of,
     grained,
     grid_of,
     learn,
@@ -37,10 +35,10 @@ from kernelbp.experiments.depth_model import (
     parts_of,
     points_of,
     quietly,
-    scales_of,
+    scale_of,
     softened,
 )
-from kernelbp.experiments.depth_predictors import ESTIMATORS, predict
+from kernelbp.experiments.depth_predictors import ESTIMATORS, combined, predict
 from kernelbp.experiments.depth_predictors import SETTINGS as PREDICTOR_SETTINGS
 from kernelbp.experiments.depth_rivals import FOR_RIVALS, PAPER, TRIED, WAYS, compare
 from kernelbp.experiments.depth_scenes import (
@@ -69,11 +67,8 @@ __all__ = ["run"]
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-CHOICES = (
-    *((RESIDUAL, power) for power in (3.0, 1.0, 0.3, 0.1, 0.03)),
-    *((LEARNED, power) for power in (0.3, 0.1, 0.03)),
-)
-"""Forms and powers of the evidence, tried on training images."""
+CHOICES = tuple(product((3.0, 1.0, 0.5, 0.3, 0.1, 0.03), (None, 0.05)))
+"""Powers of the evidence and shares of independence in the relations (None: as pairs say), tried on training images."""
 TUNED_PART = 4
 """Columns of a training image that settings are chosen on: one of this many, in the middle."""
 TUNED_TOLERANCE = 1e-2
@@ -95,13 +90,14 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     )
 
     def words_of(fold: Fold) -> dict[str, dict[int, Matrix]]:
-        return {
+        words = {
             kind: {
                 int(name): np.asarray(array, dtype=np.float64)
                 for name, array in predicted[f"{kind} alone, {fold.name}"].arrays.items()
             }
             for kind in ESTIMATORS
         }
+        return {**words, TOGETHER: combined(scenes, fold, words)[1]}
 
     tuned = study.finish(
         [
@@ -129,7 +125,8 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
                 ),
                 {"discrete": 5, "particle": 60, "Gaussian-mixture": 60}[rival],
             )
-            for fold, rival, way in product(few, ("discrete", "particle", "Gaussian-mixture"), WAYS)
+            for rival, way in product(("discrete", "particle", "Gaussian-mixture"), WAYS)
+            for fold in (folds if rival == "discrete" else few)
         ]
         + [
             Case(
@@ -151,56 +148,50 @@ def tune(
     bands: Indices,
     sizes: Sizes,
 ) -> Result:
-    """Choose form and power of the evidence on training images, each left out when relations are learned.
+    """Choose the power of the evidence and the mixing on training images, each left out when relations are learned.
 
     Returns
     -------
-    Result with a row for each estimator, form and power; evidence of one training image, for the rivals
+    Result with a row for each estimator, power and mixing; evidence of one training image, for the rivals
     """
-    errors = {kind: np.zeros(len(CHOICES)) for kind in (*ESTIMATORS, TOGETHER)}
+    errors = {kind: np.zeros(len(CHOICES)) for kind in words}
     parts = inner_parts(scenes, fold)
-    kept: dict[str, dict[str, Matrix]] = {}
+    kept: dict[str, Matrix] = {}
     for part in parts:
         known = [i for i in fold.train if i not in part]
         points = points_of([scenes[i] for i in known])
-        learned = {kind: [said[i] for i in known] for kind, said in words.items()}
-        model = learn(bands, [scenes[i] for i in known], learned, sizes)
-        scales = scales_of([scenes[i] for i in known], learned)
+        models = {
+            mixing: learn(bands, [scenes[i] for i in known], sizes, mixing)
+            for mixing in {mixing for _, mixing in CHOICES}
+        }
+        scales = {
+            kind: scale_of([scenes[i] for i in known], [w[i] for i in known]) for kind, w in words.items()
+        }
         chosen = thinned(part, sizes.tuned)
-        for i in chosen:
+        for i, kind in product(chosen, words):
             scene = middle_of(scenes[i], TUNED_PART)
-            said = {kind: middle_columns(word[i], TUNED_PART) for kind, word in words.items()}
-            forms = all_evidence(model, bands, said, points, scales)
-            # Of the last part an image is kept for the rivals, whose search learns from the other parts.
-            kept = {form: {"logs": found[FOR_RIVALS], "truth": scene.depth} for form, found in forms.items()}
-            for kind, (number, (form, power)) in product(errors, enumerate(CHOICES)):
-                graph = softened(grid_of(bands, scene.depth.shape), points, forms[form][kind], power)
-                beliefs = quietly(model.infer, graph, tolerance=TUNED_TOLERANCE)
+            logs = evidence_of(middle_columns(words[kind][i], TUNED_PART), points, scales[kind])
+            if kind == FOR_RIVALS:
+                # Of the last part an image is kept for the rivals, whose search learns from the other parts.
+                kept = {"logs": logs, "truth": scene.depth, "points": points}
+            for number, (power, mixing) in enumerate(CHOICES):
+                graph = softened(grid_of(bands, scene.depth.shape), points, logs, power)
+                beliefs = quietly(models[mixing].infer, graph, tolerance=TUNED_TOLERANCE)
                 error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
                 errors[kind][number] += error / (len(chosen) * len(parts))
     rows: list[Row] = [
         {
             "fold": fold.name,
             "evidence": kind,
-            "form": form,
             "power": power,
+            "mixing": mixing,
             "MAE": found[number],
             "chosen": number == int(np.argmin(found)),
         }
         for kind, found in errors.items()
-        for number, (form, power) in enumerate(CHOICES)
+        for number, (power, mixing) in enumerate(CHOICES)
     ]
-    form, _ = chosen_of(Result(rows))[FOR_RIVALS]
-    return Result(rows, {**kept[form], "points": points})
-
-
-def chosen_of(tuned: Result) -> dict[str, tuple[str, float]]:
-    """Form and power that `tune` chose, for each estimator."""
-    return {
-        str(row["evidence"]): (str(row["form"]), float(row["power"] or 0))
-        for row in tuned.rows
-        if row["chosen"]
-    }
+    return Result(rows, kept)
 
 
 def infer(
@@ -214,23 +205,26 @@ def infer(
     """Kernel belief propagation on the test images, on top of each estimator."""
     train = [scenes[i] for i in fold.train]
     points = points_of(train)
-    began = time.perf_counter()
-    model = learn(bands, train, {kind: [said[i] for i in fold.train] for kind, said in words.items()}, sizes)
-    fitted = time.perf_counter() - began
-    scales = scales_of(train, {kind: [said[i] for i in fold.train] for kind, said in words.items()})
-    chosen = chosen_of(tuned)
-    # Compiled once for all: that is no part of an inference.
-    quietly(
-        model.infer,
-        softened(grid_of(bands, (len(bands), 2)), points, np.zeros((2 * len(bands), POINTS)), 1.0),
-    )
     rows: list[Row] = []
     arrays: dict[str, NDArray[Any]] = {"points": points}
-    for i in fold.test:
-        scene, shape = scenes[i], scenes[i].depth.shape
-        forms = all_evidence(model, bands, {kind: said[i] for kind, said in words.items()}, points, scales)
-        for kind, (form, power) in chosen.items():
-            logs = forms[form][kind]
+    for choice in tuned.rows:
+        if not choice["chosen"]:
+            continue
+        kind, power, mixing = str(choice["evidence"]), float(choice["power"] or 0), choice["mixing"]
+        began = time.perf_counter()
+        model = learn(bands, train, sizes, None if mixing is None else float(mixing))
+        fitted = time.perf_counter() - began
+        scale = scale_of(train, [words[kind][i] for i in fold.train])
+        # Compiled once for all: that is no part of an inference.
+        quietly(
+            model.infer,
+            softened(grid_of(bands, (len(bands), 2)), points, np.zeros((2 * len(bands), POINTS)), 1.0),
+        )
+        for i in fold.test:
+            scene, shape = scenes[i], scenes[i].depth.shape
+            if kind == TOGETHER:
+                rows.append(scored(f"{kind} alone", kind, scene, words[kind][i]))
+            logs = evidence_of(words[kind][i], points, scale)
             lone = Graph.from_edges([], variables=[depth_name(band) for band in np.repeat(bands, shape[1])])
             lone = softened(lone, points, logs, 1.0)
             unaided = median_of(model.infer(lone), lone, shape)
@@ -250,6 +244,7 @@ def infer(
                     seconds=seconds,
                     iterations=beliefs.iterations,
                     converged=beliefs.converged,
+                    settings=f"power {power}, mixing {mixing or 'as learned'}",
                 )
             )
             arrays[f"found {kind} {i}"] = found.astype(np.float32)
@@ -431,7 +426,7 @@ def _report(
             Table("depth_images", "Every test image", every),
             Table(
                 "depth_power",
-                "Form and power of the evidence, tried on training images: mean absolute error there",
+                "Power of the evidence and mixing, tried on training images: mean absolute error there",
                 [row for result in tuned.values() for row in result.rows],
             ),
         ],
@@ -486,7 +481,7 @@ def claims(table: Sequence[Row], rows: Sequence[Row]) -> list[Claim]:
     """What this experiment is to show; `table` averages the `rows` of single images."""
     error = {(row["method"], row["evidence"]): float(row["MAE log10"] or 0) for row in table}
     made = []
-    for kind in ESTIMATORS:
+    for kind in (*ESTIMATORS, TOGETHER):
         with_graph, alone = error["kernel BP", kind], error[f"{kind} alone", kind]
         made.append(
             Claim(
@@ -538,7 +533,9 @@ def settings_of(
         "seed": study.options.seed,
         "bands of rows": sizes.bands,
         "states of a band's depth": sizes.states,
-        "evidence tried": ", ".join(f"{form} to the power {power}" for form, power in CHOICES),
+        "evidence tried": ", ".join(
+            f"power {power}, mixing {mixing or 'as learned'}" for power, mixing in CHOICES
+        ),
         "patches learned from": sizes.patches,
         "boosting rounds, MLP epochs": f"{sizes.rounds}, {sizes.epochs}",
         **PREDICTOR_SETTINGS,

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.experiments.depth_model import grid_of, median_of, pairs_of, parts_of, quietly, softened
+from kernelbp.experiments.depth_model import (
+    TOGETHER,
+    grid_of,
+    median_of,
+    pairs_of,
+    parts_of,
+    quietly,
+    softened,
+)
 from kernelbp.experiments.depth_scenes import Fold, Scene, Sizes, inner_parts, middle_columns, scored
 from kernelbp.experiments.study import Result
 
@@ -17,8 +25,8 @@ __all__ = ["FOR_RIVALS", "PAPER", "TRIED", "WAYS", "compare"]
 
 Indices = NDArray[np.intp]
 
-FOR_RIVALS = "boosting"
-"""The predictor whose evidence the rivals get, too."""
+FOR_RIVALS = TOGETHER
+"""Whose evidence the rivals get, too."""
 WAYS = ("paper's settings", "best found")
 PAPER: dict[str, dict[str, Any]] = {
     "discrete": {"levels": 30, "spacing": "even", "weighting": "bethe", "schedule": "splash", "damping": 0.0},

@@ -67,24 +67,24 @@ class Sizes:
     rounds, epochs : of boosting, of the neural network
     bands : of rows that share their relations
     states : support points of each band's depth
-    tuned : training images on which settings are chosen
+    tuned : training images of each inner part on which settings are chosen
     iterations : of Gaussian-mixture and discrete belief propagation
     particle_iterations : of particles; the paper's are 100
     tried : most settings of a rival tried in its search
     per_row : whether the paper's own preset, with a relation per row, is run too
-    rival_images : most test images the rivals and that preset are run on: they are slow
+    rival_images : most test images that preset and the rivals, but for discrete ones, are run on: they are slow
     """
 
     shrink: int = 1
     scenes: int = 44
     folds: int = 7
     tested: int = 10
-    patches: int = 4000
-    rounds: int = 50
+    patches: int = 20000
+    rounds: int = 100
     epochs: int = 20
     bands: int = 12
     states: int = 32
-    tuned: int = 2
+    tuned: int = 3
     iterations: int = 10
     particle_iterations: int = 100
     tried: int = 3
