@@ -46,3 +46,11 @@ def test_divisions_follow_numpy():
         return values / np.zeros(1)
 
     assert np.isinf(divide(np.ones(1))).all()
+
+
+def test_model_and_graph_are_there_before_the_heavy_parts_of_scipy_are():
+    code = (
+        "import sys, kernelbp; kernelbp.Model, kernelbp.Graph; heavy = ('scipy.sparse', 'scipy.linalg', 'scipy.spatial', "
+        "'numba', 'sklearn', 'networkx'); assert not [name for name in heavy if name in sys.modules]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

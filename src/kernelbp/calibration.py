@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from kernelbp.errors import InputError
 from kernelbp.graph import Graph
@@ -67,7 +67,7 @@ class GraphCalibration:
 
 
 Matrix = NDArray[np.float64]
-Truth = list[tuple[str, NDArray[np.intp], sparse.csr_array]]
+Truth: TypeAlias = "list[tuple[str, NDArray[np.intp], scipy.sparse.csr_array]]"
 
 
 def calibrate(
@@ -187,12 +187,12 @@ def _scores_of_truth(
     return scores[0], scores[1]
 
 
-def _log_score(mass: Matrix, truth: sparse.csr_array) -> Matrix:
+def _log_score(mass: Matrix, truth: scipy.sparse.csr_array) -> Matrix:
     found = np.asarray(truth.multiply(mass).sum(axis=1)).reshape(-1)
     return np.log(np.maximum(found, np.finfo(np.float64).tiny))
 
 
-def _ranked_distance(mass: Matrix, truth: sparse.csr_array, points: Matrix) -> Matrix:
+def _ranked_distance(mass: Matrix, truth: scipy.sparse.csr_array, points: Matrix) -> Matrix:
     """The integral of the squared difference of the two distribution functions over the states."""
     order = np.argsort(points)
     apart = np.cumsum((mass - truth.toarray())[:, order], axis=1)[:, :-1]

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from kernelbp.errors import InputError
 from kernelbp.graph import Graph
@@ -91,8 +90,12 @@ class Wiring:
         count = sum(map(len, self.nodes))
         if len(source) // 2 >= count:
             return False  # more edges than any forest has
-        graph = sparse.csr_array((np.ones(len(source), dtype=bool), (source, target)), shape=(count, count))
-        return bool(len(source) // 2 == count - csgraph.connected_components(graph, directed=False)[0])
+        graph = scipy.sparse.csr_array(
+            (np.ones(len(source), dtype=bool), (source, target)), shape=(count, count)
+        )
+        return bool(
+            len(source) // 2 == count - scipy.sparse.csgraph.connected_components(graph, directed=False)[0]
+        )
 
     @cached_property
     def degrees(self) -> tuple[Indices, ...]:
