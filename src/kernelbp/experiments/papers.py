@@ -33,6 +33,7 @@ from kernelbp.experiments.papers_methods import (
     SMOOTHING,
     SPREADING,
     STRENGTHS,
+    TEMPERATURES,
     Answer,
     Problem,
     Split,
@@ -215,7 +216,8 @@ def report(study: Study, problem: Problem, found: Mapping[str, list[Result]], sp
                 else "by the posterior form on the out-of-fold regression of every label; support points: single labels"
             ),
             "kernel BP, best found": "citations of papers of high degree as a relation of their own; labels around labelled neighbours "
-            f"beside the words; logistic regression as it is, C of {STRENGTHS} by labelled papers held out of inference",
+            f"beside the words; logistic regression as it is, C of {STRENGTHS}, and beliefs at a temperature of {TEMPERATURES}, by the "
+            "log-probability of sets of labelled papers held out of inference",
             "kernel BP as the paper writes it": "Model.paper: conditional embeddings, random projection, posterior evidence, "
             f"{PAPER_ITERATIONS} iterations",
             "regression": f"ridge on tf-idf, penalty of {multilabel.RIDGES} by held-out labelled papers; compressed sensing: "

@@ -37,7 +37,7 @@ def reading(settings: Settings) -> Iterator[Row]:
         (unit,) = interleaved([iteration], settings.sizes)
     for name, read in readers.items():
         with blas_threads(n_jobs):
-            spent = seconds(read)
+            (spent,) = interleaved([lambda read=read: seconds(read)], settings.sizes)  # type: ignore[misc]
         each = f"{1e6 * spent / graph.n_nodes:.2f} microseconds a node"
         yield Row(
             f"{name} of {graph.n_nodes:,} beliefs", "one iteration on the same grid", spent, unit, note=each
