@@ -9,8 +9,7 @@ from sklearn.datasets import load_diabetes
 
 import kernelbp as kb
 from kernelbp.errors import InputError, UnsupportedError
-from kernelbp.learning import densities
-from kernelbp.learning.densities import ConditionalDensity, RidgeDensity
+from kernelbp.learning.densities import ConditionalDensity, RidgeDensity, bumps
 
 
 def two_branches(count, rng):
@@ -107,7 +106,7 @@ def test_bumps_on_the_sphere_integrate_to_one(dimension):
     rng = np.random.default_rng(0)
     for concentration in (1e-4, 0.5, 8.0, 300.0):
         centre = np.eye(dimension)[0]
-        log_integral = densities._log_integral(np.full(dimension, concentration**-0.5), "sphere")
+        log_integral = bumps.log_integral(np.full(dimension, concentration**-0.5), "sphere")
         points = rng.standard_normal((5, dimension))
         points /= np.linalg.norm(points, axis=1, keepdims=True)
         ours = concentration * (points @ centre - 1) - log_integral
@@ -117,7 +116,7 @@ def test_bumps_on_the_sphere_integrate_to_one(dimension):
 @pytest.mark.parametrize("width", [0.2, 1.5])
 def test_integrals_in_h_equal_quadrature_on_the_line(width):
     a, b = 0.3, -0.9
-    closed = densities._overlap(np.array([[(a - b) ** 2]]), width, 1, "real")[0, 0]
+    closed = bumps.overlap(np.array([[(a - b) ** 2]]), width, 1, "real")[0, 0]
     product = lambda y: np.exp(-((y - a) ** 2 + (y - b) ** 2) / (2 * width**2)) / (2 * np.pi * width**2)  # noqa: E731
     assert closed == pytest.approx(quad(product, -8, 8, epsabs=0, epsrel=1e-11, limit=200)[0], rel=1e-8)
 
@@ -126,8 +125,8 @@ def test_integrals_in_h_equal_quadrature_on_the_line(width):
 def test_integrals_in_h_equal_quadrature_on_the_sphere(width):
     a, b = np.array([0.0, 0.0, 1.0]), np.array([0.6, 0.0, 0.8])
     kappa = width**-2
-    apart = densities._apart(np.stack([a, b]), np.ones(3), "sphere")
-    closed = densities._overlap(apart, width, 3, "sphere")
+    apart = bumps.apart(np.stack([a, b]), np.ones(3), "sphere")
+    closed = bumps.overlap(apart, width, 3, "sphere")
 
     def product(azimuth, polar, p, q):
         y = np.array([np.sin(polar) * np.cos(azimuth), np.sin(polar) * np.sin(azimuth), np.cos(polar)])
@@ -139,7 +138,7 @@ def test_integrals_in_h_equal_quadrature_on_the_sphere(width):
             exact = dblquad(product, 0, np.pi, 0, 2 * np.pi, args=(p, q), epsabs=1e-8)[0]
             assert closed[i, j] == pytest.approx(exact, rel=1e-6)
     # Opposite bumps: the sum of their centres has no length.
-    opposite = densities._apart(np.stack([a, -a]), np.ones(3), "sphere")[0, 1]
+    opposite = bumps.apart(np.stack([a, -a]), np.ones(3), "sphere")[0, 1]
     assert opposite == pytest.approx(0.0, abs=1e-7)
 
 
@@ -223,7 +222,7 @@ def turned(count, dimension, rng, concentration=20.0):
     """Directions y near a fixed rotation of directions x."""
     x = rng.standard_normal((count, dimension))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    return x, densities._around(np.roll(x, 1, axis=1), concentration, rng)
+    return x, bumps.around(np.roll(x, 1, axis=1), concentration, rng)
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 4])
@@ -231,9 +230,9 @@ def test_draws_around_a_direction_follow_von_mises_and_fisher(dimension):
     rng = np.random.default_rng(0)
     centre = np.ones(dimension) / dimension**0.5
     for concentration in (0.5, 5.0, 200.0):
-        draws = densities._around(np.tile(centre, (20_000, 1)), concentration, rng)
+        draws = bumps.around(np.tile(centre, (20_000, 1)), concentration, rng)
         np.testing.assert_allclose(np.linalg.norm(draws, axis=1), 1.0)
-        mean = densities._resultant(concentration, dimension) * centre
+        mean = bumps.mean_length(concentration, dimension) * centre
         # Each coordinate has a variance below one, and below 1 / concentration: four standard errors.
         error = 4 * np.sqrt(min(1.0, 1.5 / concentration) / 20_000)
         assert np.abs(draws.mean(axis=0) - mean).max() < error
