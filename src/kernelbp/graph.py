@@ -444,7 +444,7 @@ class Graph:
 
 def _checked_name(name: Any, argument: str) -> str:
     if not isinstance(name, str) or not name:
-        raise InputError(f"{argument}: expected a name (non-empty text), got {name!r}")
+        raise InputError(f"{argument}: expected a name (non-empty text), got {name!r:.80}")
     return name
 
 
