@@ -59,7 +59,10 @@ def workspace(rows: int, size: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
         np.zeros(rows, np.bool_),
         np.empty(2 * size, np.float64),
         np.empty(2 * size, np.int64),
-        tuple(np.empty((rows + 1, columns), np.uint64) for columns in (5, 2, 5, 4, 1)),
+        tuple(
+            np.empty(shape, np.uint64)
+            for shape in ((rows + 1, 5), (2, rows), (rows + 1, 5), (4, rows), (1, rows))
+        ),
     )
 
 
@@ -346,15 +349,15 @@ def _lay_out(
     some_senders, some_answers, some_segments, some_targets, places = part
     for s in range(first, last):
         for a in range(senders[s, 4], senders[s + ONE, 4]):
-            places[answers[a, 0], 0] = ONE if wakes[s - first] else NONE
+            places[0, answers[0, a]] = ONE if wakes[s - first] else NONE
     place, count = NONE, NONE
     for g in range(first_segment, last_segment):
         _copy_row(segments, g, some_segments, g - first_segment)
         some_segments[g - first_segment, 0] = some_segments[g - first_segment, 3] = count
         for i in range(segments[g, 0], segments[g + ONE, 0]):
-            if places[place, 0] == ONE:
-                _copy_row(targets, i, some_targets, count)
-                places[place, 0] = count
+            if places[0, place] == ONE:
+                _copy_column(targets, i, some_targets, count)
+                places[0, place] = count
                 count += ONE
             place += ONE
     some_segments[last_segment - first_segment, 0] = count
@@ -364,8 +367,8 @@ def _lay_out(
             _copy_row(senders, s, some_senders, sender)
             some_senders[sender, 4] = answer
             for a in range(senders[s, 4], senders[s + ONE, 4]):
-                some_answers[answer, 0] = places[answers[a, 0], 0]
-                some_answers[answer, 1] = answers[a, 1]
+                some_answers[0, answer] = places[0, answers[0, a]]
+                some_answers[1, answer] = answers[1, a]
                 answer += ONE
             sender += ONE
     some_senders[sender, 4] = answer
@@ -379,12 +382,18 @@ def _copy_row(source: Table, row: Any, target: Table, place: Any) -> None:
 
 
 @jit
+def _copy_column(source: Table, column: Any, target: Table, place: Any) -> None:
+    for row in range(source.shape[0]):
+        target[row, place] = source[row, column]
+
+
+@jit
 def copy_messages(source: Array, target: Array, segments: Table, targets: Table) -> None:
     """Copy the messages a program has written from one flat array to another."""
     for g in range(np.uint64(len(segments) - 1)):
         for i in range(segments[g, 0], segments[g + ONE, 0]):
             for j in range(NONE, segments[g, 2], EIGHT):
-                store(target, targets[i, 0] + j, load(source, targets[i, 0] + j))
+                store(target, targets[0, i] + j, load(source, targets[0, i] + j))
 
 
 @jit
@@ -467,7 +476,7 @@ def _leave_each_out(
         if degree > MOST_FACTORS:
             _gather_logs(senders, s, q, evidence, weights, messages, logs, counts)
             for a in range(begin, end):
-                _leave_out_log(logs, counts, messages, answers[a, 1], products, answers[a, 0] * q, q)
+                _leave_out_log(logs, counts, messages, answers[1, a], products, answers[0, a] * q, q)
         elif len(weights) == 0:
             if in_the_middle:
                 _four(products, answers, begin, evidence, here, messages, start, q)
@@ -484,8 +493,8 @@ def _four(
     out: Array, answers: Table, begin: Any, evidence: Array, here: Any, messages: Array, start: Any, q: Any
 ) -> None:
     """All products of a sender with four neighbours, as in the middle of a grid, in one pass."""
-    a0, a1 = answers[begin, 0] * q, answers[begin + ONE, 0] * q
-    a2, a3 = answers[begin + TWO, 0] * q, answers[begin + THREE, 0] * q
+    a0, a1 = answers[0, begin] * q, answers[0, begin + ONE] * q
+    a2, a3 = answers[0, begin + TWO] * q, answers[0, begin + THREE] * q
     for j in range(NONE, q, EIGHT):
         v0, v1 = load(messages, start + j), load(messages, start + q + j)
         v2, v3 = load(messages, start + TWO * q + j), load(messages, start + THREE * q + j)
@@ -502,8 +511,8 @@ def _four_halves(
     out: Array, answers: Table, begin: Any, evidence: Array, here: Any, messages: Array, start: Any, q: Any
 ) -> None:
     """The same where all weights are 1/2."""
-    a0, a1 = answers[begin, 0] * q, answers[begin + ONE, 0] * q
-    a2, a3 = answers[begin + TWO, 0] * q, answers[begin + THREE, 0] * q
+    a0, a1 = answers[0, begin] * q, answers[0, begin + ONE] * q
+    a2, a3 = answers[0, begin + TWO] * q, answers[0, begin + THREE] * q
     for j in range(NONE, q, EIGHT):
         v0, v1 = load(messages, start + j), load(messages, start + q + j)
         v2, v3 = load(messages, start + TWO * q + j), load(messages, start + THREE * q + j)
@@ -539,7 +548,7 @@ def _others(
 ) -> None:
     """Evidence times all arriving messages but one's own."""
     for a in range(begin, end):
-        at, own = answers[a, 0] * q, answers[a, 1]
+        at, own = answers[0, a] * q, answers[1, a]
         for j in range(NONE, q, EIGHT):
             product = load(evidence, here + j)
             for r in range(degree):
@@ -569,7 +578,7 @@ def _weighted(
         for r in range(degree):
             total = total * power(load(messages, start + r * q + j), weights[first + r])
         for a in range(begin, end):
-            store(out, answers[a, 0] * q + j, total / load(messages, answers[a, 1] + j))
+            store(out, answers[0, a] * q + j, total / load(messages, answers[1, a] + j))
 
 
 @jit
@@ -592,7 +601,7 @@ def _leave_out_carefully(
     if degree > MOST_FACTORS:
         return  # logarithms were careful enough
     for a in range(senders[s, 4], senders[s + ONE, 4]):
-        place, own = answers[a, 0], answers[a, 1]
+        place, own = answers[0, a], answers[1, a]
         if place < low or place >= low + count or not faint[place - low]:
             continue
         at = place * q
@@ -708,10 +717,10 @@ def _settle_all(
     for i in range(count):
         if i + AHEAD < count:
             for j in range(NONE, to, LINE):
-                prefetch(messages, targets[begin + i + AHEAD, 0] + j)
+                prefetch(messages, targets[0, begin + i + AHEAD] + j)
         if again and not faint[i]:
             continue
-        at, target = i * to, targets[begin + i, 0]
+        at, target = i * to, targets[0, begin + i]
         largest = _largest(made, at, to, signed)
         if not again:
             faint[i] = not _is_clear(largest, made.dtype)
@@ -725,13 +734,13 @@ def _settle_all(
         change = _settle(made, at, scale, least, messages, fresh, target, to)
         worst = larger(worst, change)
         if len(changes):
-            changes[targets[begin + i, 1]] = np.sqrt(peak(change))
+            changes[targets[1, begin + i]] = np.sqrt(peak(change))
         if len(pending):
             step = np.float32(np.sqrt(peak(change)))
-            pending[targets[begin + i, 2]] += step
+            pending[targets[2, begin + i]] += step
             if rest > 0:
                 # Of a damped step there is more to come, even if its sender hears nothing new.
-                pending[targets[begin + i, 3]] += step * rest
+                pending[targets[3, begin + i]] += step * rest
     return np.sqrt(peak(worst)), faints
 
 

@@ -151,7 +151,7 @@ class Engine:
         largest = 0.0
         for place, (begin, end) in enumerate(pairwise(program.cuts.tolist())):
             largest = max(largest, self._crew.run(place, place + 1, damping, 0.0))
-            if len(phases) == 1 and len(program.targets) == self._wiring.n_messages:
+            if len(phases) == 1 and program.targets.shape[1] == self._wiring.n_messages:
                 self.messages.exchange(self._fresh)  # all are new: nothing to copy
                 self._crew.swap()
                 continue

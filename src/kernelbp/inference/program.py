@@ -108,18 +108,19 @@ class Layout:
 class Program:
     """Phases one after another, cut into blocks of senders.
 
-    The tables of blocks, senders and segments have one more row, which ends the last.
+    The tables of blocks, senders and segments have one more row, which ends the last. Those of answers and targets lie on
+    their side: most of their rows are rarely read.
 
     Attributes
     ----------
     blocks : (blocks + 1, 3) first sender, first segment, room of a message at the senders
     senders : (senders + 1, 5) offset of the evidence; offset and number in the layout of the first message that
         arrives; how many arrive; first answer
-    answers : (messages, 2) one for each message sent, sender by sender in the order of what it answers: its place
+    answers : (2, messages) one for each message sent, sender by sender in the order of what it answers: its place
         in the block, offset of the message it answers
     segments : (segments + 1, 5) first target, offset of the operator, room of a message at the receivers, place
         of the first in the block, values of a message
-    targets : (messages, 4) block by block, operator by operator: offset of the message, its number in the wiring,
+    targets : (4, messages) block by block, operator by operator: offset of the message, its number in the wiring,
         its number and that of the message it answers in the layout
     cuts : (phases + 1,) first block of each phase
     room : (2,) most messages a block sends, most room of a message
@@ -187,13 +188,12 @@ def make_program(wiring: Wiring, layout: Layout, phases: Sequence[Phase]) -> Pro
         [
             _inverse(order) - block_begin[block],
             layout.offsets(wiring.source_variable[messages], wiring.row[wiring.reverse[messages]]),
-        ],
-        axis=1,
+        ]
     )
     messages, block, operator = messages[order], block[order], operator[order]
     receiver = wiring.target_variable[messages]
     targets = np.stack(
-        [layout.offsets(receiver, wiring.row[messages]), messages, target[order], answered[order]], axis=1
+        [layout.offsets(receiver, wiring.row[messages]), messages, target[order], answered[order]]
     )
     first_target = np.flatnonzero(_opens(block, operator))
     segments = np.stack(
