@@ -44,6 +44,7 @@ from kernelbp.experiments.depth_rivals import FOR_RIVALS, PAPER, TRIED, WAYS, co
 from kernelbp.experiments.depth_scenes import (
     FULL,
     QUICK,
+    TUNED_PART,
     Fold,
     Scene,
     Sizes,
@@ -69,8 +70,6 @@ Indices = NDArray[np.intp]
 
 CHOICES = tuple(product((3.0, 1.0, 0.5, 0.3, 0.1, 0.03), (None, 0.05)))
 """Powers of the evidence and shares of independence in the relations (None: as pairs say), tried on training images."""
-TUNED_PART = 4
-"""Columns of a training image that settings are chosen on: one of this many, in the middle."""
 TUNED_TOLERANCE = 1e-2
 """Settings are chosen by messages that have nearly settled."""
 PAPER_ITERATIONS, PAPER_DAMPING = 10, 0.9
@@ -121,7 +120,15 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
             Case(
                 f"{rival} BP, {way}, {fold.name}",
                 lambda f=fold, r=rival, w=way: compare(  # type: ignore[misc]
-                    r, w, scenes, f, bands, sizes, tuned[f"settings, {f.name}"], ours[f"kernel BP, {f.name}"]
+                    r,
+                    w,
+                    scenes,
+                    f,
+                    words_of(f)[FOR_RIVALS],
+                    bands,
+                    sizes,
+                    tuned[f"settings, {f.name}"],
+                    ours[f"kernel BP, {f.name}"],
                 ),
                 {"discrete": 5, "particle": 60, "Gaussian-mixture": 60}[rival],
             )
@@ -152,11 +159,10 @@ def tune(
 
     Returns
     -------
-    Result with a row for each estimator, power and mixing; evidence of one training image, for the rivals
+    Result with a row for each estimator, power and mixing
     """
     errors = {kind: np.zeros(len(CHOICES)) for kind in words}
     parts = inner_parts(scenes, fold)
-    kept: dict[str, Matrix] = {}
     for part in parts:
         known = [i for i in fold.train if i not in part]
         points = points_of([scenes[i] for i in known])
@@ -171,9 +177,6 @@ def tune(
         for i, kind in product(chosen, words):
             scene = middle_of(scenes[i], TUNED_PART)
             logs = evidence_of(middle_columns(words[kind][i], TUNED_PART), points, scales[kind])
-            if kind == FOR_RIVALS:
-                # Of the last part an image is kept for the rivals, whose search learns from the other parts.
-                kept = {"logs": logs, "truth": scene.depth, "points": points}
             for number, (power, mixing) in enumerate(CHOICES):
                 graph = softened(grid_of(bands, scene.depth.shape), points, logs, power)
                 beliefs = quietly(models[mixing].infer, graph, tolerance=TUNED_TOLERANCE)
@@ -191,7 +194,7 @@ def tune(
         for kind, found in errors.items()
         for number, (power, mixing) in enumerate(CHOICES)
     ]
-    return Result(rows, kept)
+    return Result(rows)
 
 
 def infer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,34 @@ from numpy.typing import NDArray
 
 from kernelbp.experiments.depth_model import (
     TOGETHER,
+    evidence_of,
     grid_of,
     median_of,
     pairs_of,
     parts_of,
+    points_of,
     quietly,
+    scale_of,
     softened,
 )
-from kernelbp.experiments.depth_scenes import Fold, Scene, Sizes, inner_parts, middle_columns, scored
+from kernelbp.experiments.depth_scenes import (
+    TUNED_PART,
+    Fold,
+    Scene,
+    Sizes,
+    error_of,
+    inner_parts,
+    middle_columns,
+    middle_of,
+    scored,
+    thinned,
+)
 from kernelbp.experiments.study import Result
 
 __all__ = ["FOR_RIVALS", "PAPER", "TRIED", "WAYS", "compare"]
 
 Indices = NDArray[np.intp]
+Matrix = NDArray[np.float64]
 
 FOR_RIVALS = TOGETHER
 """Whose evidence the rivals get, too."""
@@ -72,6 +88,7 @@ def compare(
     way: str,
     scenes: Sequence[Scene],
     fold: Fold,
+    said: Mapping[int, Matrix],
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
@@ -82,7 +99,7 @@ def compare(
     settings: dict[str, Any] = {**PAPER[rival], "max_iterations": limit, "tolerance": 0.0}
     power = 1.0
     if way == "best found":
-        settings, power = _searched(rival, settings, scenes, fold, bands, sizes, tuned)
+        settings, power = _searched(rival, settings, scenes, fold, said, bands, sizes, tuned)
     began = time.perf_counter()
     model = _rival(rival, settings, bands, [scenes[i] for i in fold.train])
     fitted = time.perf_counter() - began
@@ -119,36 +136,45 @@ def _searched(
     settings: dict[str, Any],
     scenes: Sequence[Scene],
     fold: Fold,
+    said: Mapping[int, Matrix],
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
 ) -> tuple[dict[str, Any], float]:
-    """The settings and the power of evidence with the least error on the middle of a training image."""
-    *first, _ = inner_parts(scenes, fold)
-    known = [scenes[i] for part in first for i in part]
-    truth, logs = tuned.arrays["truth"], tuned.arrays["logs"]
-    logs = middle_columns(logs.reshape(*truth.shape, -1), SEARCHED_PART)
-    truth = middle_columns(truth, SEARCHED_PART)
+    """The settings and the power of evidence with the least error on training images.
+
+    Discrete belief propagation is quick and searches where kernel belief propagation does; others on a part of one image.
+    """
+    parts = inner_parts(scenes, fold)
+    parts, images, part = (
+        (parts, sizes.tuned, TUNED_PART)
+        if rival == "discrete"
+        else (parts[-1:], 1, TUNED_PART * SEARCHED_PART)
+    )
     ours = next(
         float(row["power"] or 0) for row in tuned.rows if row["chosen"] and row["evidence"] == FOR_RIVALS
     )
-    best: tuple[float, dict[str, Any], float] = (np.inf, settings, 1.0)
-    for changed in TRIED[rival][: sizes.tried]:
-        options = {**settings, **changed}
-        model = _rival(rival, options, bands, known)
+    tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
+    powers = [ours * factor for factor in SEARCHED_FACTORS]
+    errors = np.zeros((len(tried), len(powers)))
+    for left_out, (number, options) in product(parts, enumerate(tried)):
+        known = [i for i in fold.train if i not in left_out]
+        points = points_of([scenes[i] for i in known])
+        scale = scale_of([scenes[i] for i in known], [said[i] for i in known])
+        model = _rival(rival, options, bands, [scenes[i] for i in known])
+        asked = {name: value for name, value in options.items() if name in OF_INFER}
         # A search need not run as long as a test.
-        short = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
-        asked = {name: value for name, value in options.items() if name in OF_INFER} | {
-            "max_iterations": short
-        }
-        for power in (ours * factor for factor in SEARCHED_FACTORS):
-            graph = grid_of(bands, truth.shape)
-            graph = softened(graph, tuned.arrays["points"], logs.reshape(-1, logs.shape[-1]), power)
+        asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
+        chosen = thinned(left_out, images)
+        for i, (column, power) in product(chosen, enumerate(powers)):
+            scene = middle_of(scenes[i], part)
+            logs = evidence_of(middle_columns(said[i], part), points, scale)
+            graph = softened(grid_of(bands, scene.depth.shape), points, logs, power)
             beliefs = quietly(model.infer, graph, **asked)
-            error = float(np.nanmean(np.abs(median_of(beliefs, graph, truth.shape) - truth)))
-            if error < best[0]:
-                best = (error, options, power)
-    return best[1], best[2]
+            error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
+            errors[number, column] += error / (len(chosen) * len(parts))
+    best = divmod(int(np.argmin(errors)), len(powers))
+    return tried[best[0]], powers[best[1]]
 
 
 def _rival(rival: str, settings: Mapping[str, Any], bands: Indices, train: Sequence[Scene]) -> Any:

@@ -31,6 +31,7 @@ __all__ = [
     "FULL",
     "QUICK",
     "TINY",
+    "TUNED_PART",
     "Fold",
     "Scene",
     "Sizes",
@@ -47,6 +48,8 @@ Matrix = NDArray[np.float64]
 
 INNER = 3
 """Parts of the training images, each predicted by a predictor trained on the others."""
+TUNED_PART = 4
+"""Columns of a training image that settings are chosen on: one of this many, in the middle."""
 LEAST_KNOWN = 0.5
 """Images with less known depth are left out."""
 THUMBNAIL = 320
