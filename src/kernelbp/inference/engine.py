@@ -65,7 +65,7 @@ class Engine:
         self.messages, self._evidence, self._weights = state.messages, state.evidence, state.weights
         if self.compiled:
             sizes = [messages.shape[1] for messages in state.messages]
-            self._layout = self._lasting("layout", lambda: Layout.of(wiring, sizes, ranks))
+            self._layout = self._lasting("layout", ranks, lambda: Layout.of(wiring, sizes, ranks))
             self._operators = np.concatenate(
                 [_padded(o.right.T).ravel() for o in state.operators if isinstance(o, Conditional)]
             )
@@ -133,7 +133,9 @@ class Engine:
                 update_plainly(self.state, phase, damping, noted)
             return max((float(noted[phase.messages].max(initial=0.0)) for phase in phases), default=0.0)
         if self._kept is None or self._kept[0] is not phases:
-            program = self._lasting("program", lambda: make_program(self._wiring, self._layout, phases))
+            program = self._lasting(
+                "program", phases, lambda: make_program(self._wiring, self._layout, phases)
+            )
             self._kept = phases, program
             self._dismiss()
         program = self._kept[1]
@@ -143,6 +145,7 @@ class Engine:
         if not program.independent and self._fresh is None:
             self._fresh = Flat.of(list(self.messages), self.messages.values.dtype)
         if self._crew is None or self._crew.changes is not changes:
+            self._dismiss()
             self._crew = self._assembled(program, changes)
         if program.independent or self._fresh is None:
             return self._crew.run(0, len(phases), damping, enough or 0.0)
@@ -159,12 +162,12 @@ class Engine:
             compiled.copy_messages(self._fresh.values, self.messages.values, part, program.targets)
         return largest
 
-    def _lasting(self, name: str, make: Callable[[], Made]) -> Made:
-        """Kept with the wiring if phases are always the same; so are the ranks, for their address to stay theirs."""
+    def _lasting(self, name: str, given: Any, make: Callable[[], Made]) -> Made:
+        """Kept with the wiring if phases are always the same; what it was made of too, for its address to stay its own."""
         if self._ranks is None:
             return make()
-        key = (name, id(self._ranks), *(messages.shape[1] for messages in self.state.messages))
-        return self._wiring.kept.once(key, lambda: (make(), self._ranks))[0]
+        key = (name, id(given), *(messages.shape[1] for messages in self.state.messages))
+        return self._wiring.kept.once(key, lambda: (make(), given))[0]
 
     def awake(self, enough: float) -> float:
         """The share of messages that have changed by so much since their receivers last sent."""
