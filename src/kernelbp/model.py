@@ -23,10 +23,10 @@ from kernelbp.calibration import (
 from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError, UnsupportedError
 from kernelbp.graph import Graph, Readings
 from kernelbp.inference.beliefs import Beliefs
-from kernelbp.inference.engine import available_threads, blas_on
+from kernelbp.inference.engine import available_threads, blas_for, blas_on
 from kernelbp.inference.evidence import gather_evidence
 from kernelbp.inference.progress import Progress
-from kernelbp.inference.propagation import blas_for_setup, check_call, propagate, wire_hidden
+from kernelbp.inference.propagation import check_call, propagate, wire_hidden
 from kernelbp.inference.run import Damping
 from kernelbp.inference.schedules import Schedule
 from kernelbp.inference.setup import DEFAULTS
@@ -672,7 +672,7 @@ class Model:
                     f"graph: variable {name!r} holds long vectors that were learned as readings only, so it cannot "
                     "have nodes; observe it, or fit with evidence='likelihood' in its relations"
                 )
-        with blas_for_setup(graph, n_jobs):
+        with blas_for(graph.n_nodes, n_jobs):
             evidence = gather_evidence(graph, self.relations, fitted.facts)
             wiring = wire_hidden(graph, self.relations, evidence)
             operators = self._made_operators(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.graph import Graph
+from kernelbp.inference.engine import available_threads, blas_for
 from kernelbp.inference.evidence import Evidence, VariableFacts
 from kernelbp.inference.partition import log_partition, node_totals
 from kernelbp.inference.program import padded
@@ -19,6 +21,7 @@ from kernelbp.inference.run import Verdict
 from kernelbp.inference.summaries import BASE, Summaries
 from kernelbp.inference.update import ZERO, State, log_magnitude
 from kernelbp.inference.wiring import Wiring
+from kernelbp.keeping import Kept
 from kernelbp.kernels import check_values, domain
 from kernelbp.learning.marginal import Marginal, Parzen
 from kernelbp.learning.operators import Operators
@@ -53,6 +56,11 @@ class Source:
     marginals: Mapping[str, Marginal]
     temperature: float = 1.0
     masses: dict[str, Matrix] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def kept(self) -> Kept:
+        """What reading beliefs has laid out."""
+        return Kept(2 * len(self.wiring.variables), self.graph.n_edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -480,10 +488,11 @@ class VariableBeliefs:
 
     @property
     def _summaries(self) -> Summaries:
-        from kernelbp.inference.engine import available_threads
-
-        marginal = self._marginal
-        return Summaries(self._source, self._number, marginal.atoms, marginal.weights, available_threads())
+        marginal, threads = self._marginal, available_threads()
+        return self._source.kept.once(
+            (self.variable, threads),
+            lambda: Summaries(self._source, self._number, marginal.atoms, marginal.weights, threads),
+        )
 
     def _masses(self, dtype: Any = np.float64) -> Iterator[tuple[slice, Matrix]]:
         """Blocks of nodes with normalised masses on the atoms; kept from one reading to the next if they are few."""
@@ -517,7 +526,8 @@ class VariableBeliefs:
             yield part, mass
 
     def _collect(self, reduce: Callable[[Matrix], Matrix]) -> Matrix:
-        parts = [reduce(mass) for _, mass in self._masses()]
+        with blas_for(self.n_nodes):
+            parts = [reduce(mass) for _, mass in self._masses()]
         if not parts:
             return reduce(np.empty((0, len(self._marginal.atoms))))
         return np.concatenate(parts)
@@ -525,14 +535,16 @@ class VariableBeliefs:
     def _choose(self, choice: Callable[[Matrix], NDArray[np.intp]]) -> NDArray[np.intp]:
         """For each node the number of what is chosen from its masses."""
         result = np.empty(self.n_nodes, dtype=np.intp)
-        for part, mass in self._masses(self._source.state.messages.values.dtype):
-            result[part] = choice(mass)
+        with blas_for(self.n_nodes):
+            for part, mass in self._masses(self._source.state.messages.values.dtype):
+                result[part] = choice(mass)
         return result
 
     def _collect_logs(self, points: Column, reduce: Callable[[Matrix], Array], dtype: Any) -> Array:
         result = np.empty(self.n_nodes, dtype=dtype)
-        for part, logs in self._log_products(points):
-            result[part] = reduce(logs)
+        with blas_for(self.n_nodes):
+            for part, logs in self._log_products(points):
+                result[part] = reduce(logs)
         return result
 
     def _best_of(self, candidates: Column) -> NDArray[np.intp]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from itertools import pairwise
 from threading import Lock
@@ -20,7 +20,7 @@ from kernelbp.inference.update import FLOORS, Flat, State, update_plainly
 from kernelbp.inference.wiring import Phase, Wiring
 from kernelbp.learning.conditionals import Conditional
 
-__all__ = ["Engine", "available_threads", "blas_on"]
+__all__ = ["Engine", "available_threads", "blas_for", "blas_on"]
 
 Made = TypeVar("Made")
 
@@ -30,6 +30,9 @@ MANY = 1 << 18
 """Message values that are many: a compiled iteration then takes longer than finding out who has heard nothing new."""
 WORTH_HELPING = 2
 """Blocks of a phase for each thread, at least."""
+FEW_NODES = 1 << 16
+"""Nodes up to which BLAS gets one thread before and after an inference, too: its others would go on waiting for more
+products, for about as long as all of inference takes, on the cores inference needs."""
 
 
 class Engine:
@@ -323,6 +326,11 @@ _running: list[int] = []
 """For each inference under way, how many threads BLAS may use when there is none."""
 _limits: list[Any] = []
 """What the first of them limited BLAS by."""
+
+
+def blas_for(n_nodes: int, n_jobs: int | None = None) -> AbstractContextManager[None]:
+    """While it lasts, BLAS has as many threads as an inference on so many nodes is worth being set up and read with."""
+    return blas_on(1 if n_nodes <= FEW_NODES else available_threads() if n_jobs is None else n_jobs)
 
 
 @contextmanager

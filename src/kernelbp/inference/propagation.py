@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from kernelbp.errors import InputError
 from kernelbp.graph import Graph
 from kernelbp.inference.beliefs import Beliefs, Source
-from kernelbp.inference.engine import Engine, available_threads, blas_on
+from kernelbp.inference.engine import Engine, available_threads, blas_for
 from kernelbp.inference.evidence import Evidence, VariableFacts
 from kernelbp.inference.memory import check_memory
 from kernelbp.inference.run import Verdict, run
@@ -23,11 +22,7 @@ from kernelbp.learning.marginal import Marginal
 from kernelbp.learning.operators import Operators
 from kernelbp.values import is_whole
 
-__all__ = ["blas_for_setup", "check_call", "propagate", "wire_hidden"]
-
-FEW_NODES = 1 << 16
-"""Nodes up to which BLAS gets one thread while an inference is set up: its others would go on waiting for more, for about
-as long as all of inference takes, on the cores inference needs."""
+__all__ = ["check_call", "propagate", "wire_hidden"]
 
 
 def check_call(graph: Any, choice: Mapping[str, Any], start: Any, dtype: Any, n_jobs: Any) -> np.dtype[Any]:
@@ -43,12 +38,6 @@ def check_call(graph: Any, choice: Mapping[str, Any], start: Any, dtype: Any, n_
         raise InputError(f"n_jobs: expected a whole number of at least 1 or None, got {n_jobs!r}")
     check_choice(choice)
     return checked_dtype(dtype)
-
-
-def blas_for_setup(graph: Graph, n_jobs: int | None) -> AbstractContextManager[None]:
-    """While it lasts, BLAS has as many threads as setting up an inference on this graph is worth."""
-    threads = available_threads() if n_jobs is None else n_jobs
-    return blas_on(1 if graph.n_nodes <= FEW_NODES else threads)
 
 
 def wire_hidden(graph: Graph, relations: Mapping[str, Ends], evidence: Evidence) -> Wiring:
@@ -92,7 +81,7 @@ def propagate(
     """
     check_memory(wiring, [len(operators.support(name)) for name in wiring.variables], dtype)
     earlier = None if start is None else start._source.state.messages
-    with blas_for_setup(graph, n_jobs):
+    with blas_for(graph.n_nodes, n_jobs):
         weights = edge_weights(graph, wiring, choice["weighting"], operators.signed, weight_scale)
         state = initial_state(
             wiring, operators, evidence, weights, graph.readings, dtype, earlier, choice["normalization"]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelbp.inference.engine import blas_on
 from kernelbp.inference.evidence import Evidence
 from kernelbp.inference.program import LANES, padded
 from kernelbp.inference.update import ZERO
@@ -307,16 +308,14 @@ class Summaries:
 
     def _run(self, ask: Ask, blocks: list[slice] | None = None) -> None:
         """Ask about all nodes, or those of some blocks, on all threads."""
-        from kernelbp.inference.engine import blas_on
-
-        parts = self._blocks() if blocks is None else blocks
-        points, size = self._points, padded(len(self.points)) + LANES
-        self._factors(0, 0)  # so that what all blocks share is made once, by this thread
 
         def work(part: slice) -> None:
             ask(self._factors(part.start, part.stop), points, np.empty(size, self._dtype), part)
 
         with blas_on(1):
+            parts = self._blocks() if blocks is None else blocks
+            points, size = self._points, padded(len(self.points)) + LANES
+            self._factors(0, 0)  # so that what all blocks share is made once, by this thread
             if self.threads == 1 or len(parts) == 1:
                 for part in parts:
                     work(part)
