@@ -44,6 +44,7 @@ from kernelbp.experiments.depth_rivals import FOR_RIVALS, PAPER, TRIED, WAYS, co
 from kernelbp.experiments.depth_scenes import (
     FULL,
     QUICK,
+    TUNED_PART,
     Fold,
     Scene,
     Sizes,
@@ -51,6 +52,8 @@ from kernelbp.experiments.depth_scenes import (
     few_images,
     inner_parts,
     load,
+    middle_columns,
+    middle_of,
     scored,
     thinned,
 )
@@ -65,7 +68,7 @@ __all__ = ["run"]
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-CHOICES = tuple(product((10.0, 3.0, 1.0, 0.5, 0.3, 0.1), (None, 0.05)))
+CHOICES = tuple(product((3.0, 1.0, 0.5, 0.3, 0.1, 0.03), (None, 0.05)))
 """Powers of the evidence and shares of independence in the relations (None: as pairs say), tried on training images."""
 TUNED_TOLERANCE = 1e-2
 """Settings are chosen by messages that have nearly settled."""
@@ -172,12 +175,12 @@ def tune(
         }
         chosen = thinned(part, sizes.tuned)
         for i, kind in product(chosen, words):
-            shape = scenes[i].depth.shape
-            logs = evidence_of(words[kind][i], points, scales[kind])
+            scene = middle_of(scenes[i], TUNED_PART)
+            logs = evidence_of(middle_columns(words[kind][i], TUNED_PART), points, scales[kind])
             for number, (power, mixing) in enumerate(CHOICES):
-                graph = softened(grid_of(bands, shape), points, logs, power)
+                graph = softened(grid_of(bands, scene.depth.shape), points, logs, power)
                 beliefs = quietly(models[mixing].infer, graph, tolerance=TUNED_TOLERANCE)
-                error = error_of(median_of(beliefs, graph, shape), scenes[i])
+                error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
                 errors[kind][number] += error / (len(chosen) * len(parts))
     rows: list[Row] = [
         {

@@ -23,6 +23,7 @@ from kernelbp.experiments.depth_model import (
     softened,
 )
 from kernelbp.experiments.depth_scenes import (
+    TUNED_PART,
     Fold,
     Scene,
     Sizes,
@@ -77,8 +78,8 @@ TRIED: dict[str, list[dict[str, Any]]] = {
 SEARCHED_FACTORS = (1.0, 1 / 3, 3.0)
 """On the power of the evidence that is best for kernel belief propagation."""
 SEARCHED_ITERATIONS = {"discrete": 100, "particle": 20, "Gaussian-mixture": 10}
-SEARCHED_PART = 8
-"""Of the columns of a training image, one of this many, in the middle, is what slow rivals search on."""
+SEARCHED_PART = 2
+"""Of the columns kernel belief propagation is tuned on, one of this many, in the middle: others are slow."""
 OF_INFER = {"weighting", "schedule", "damping", "max_iterations", "tolerance"}
 
 
@@ -145,7 +146,11 @@ def _searched(
     Discrete belief propagation is quick and searches where kernel belief propagation does; others on a part of one image.
     """
     parts = inner_parts(scenes, fold)
-    parts, images, part = (parts, sizes.tuned, 1) if rival == "discrete" else (parts[-1:], 1, SEARCHED_PART)
+    parts, images, part = (
+        (parts, sizes.tuned, TUNED_PART)
+        if rival == "discrete"
+        else (parts[-1:], 1, TUNED_PART * SEARCHED_PART)
+    )
     ours = next(
         float(row["power"] or 0) for row in tuned.rows if row["chosen"] and row["evidence"] == FOR_RIVALS
     )

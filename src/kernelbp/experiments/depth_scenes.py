@@ -31,6 +31,7 @@ __all__ = [
     "FULL",
     "QUICK",
     "TINY",
+    "TUNED_PART",
     "Fold",
     "Scene",
     "Sizes",
@@ -47,6 +48,8 @@ Matrix = NDArray[np.float64]
 
 INNER = 3
 """Parts of the training images, each predicted by a predictor trained on the others."""
+TUNED_PART = 4
+"""Columns of a training image that settings are chosen on: one of this many, in the middle."""
 LEAST_KNOWN = 0.5
 """Images with less known depth are left out."""
 THUMBNAIL = 320
@@ -84,7 +87,7 @@ class Sizes:
     epochs: int = 20
     bands: int = 12
     states: int = 32
-    tuned: int = 5
+    tuned: int = 3
     iterations: int = 10
     particle_iterations: int = 100
     tried: int = 3
