@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from threading import Lock
 from typing import Any, TypeVar
 
 __all__ = ["Kept"]
@@ -33,19 +34,22 @@ class Kept:
     def __init__(self, most: int, n_edges: int) -> None:
         self._most, self._n_edges = most, n_edges
         self._made: dict[Hashable, Any] = {}
+        self._lock = Lock()
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What is kept under the key, made now if nothing is."""
+        """What is kept under the key, made now if nothing is; by each of several threads that ask at once."""
         if self._n_edges > MOST_EDGES:
             return make()
-        if key not in self._made:
-            made = make()
+        with self._lock:
+            if key in self._made:
+                found: Made = self._made[key]
+                return found
+        made = make()
+        with self._lock:
             while len(self._made) >= self._most:
-                self._made.pop(next(iter(self._made)), None)
+                del self._made[next(iter(self._made))]
             self._made[key] = made
-            return made
-        found: Made = self._made[key]
-        return found
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Kept, (self._most, self._n_edges)

@@ -977,10 +977,10 @@ MOST_COUNTED = 3
 """Readings that are vectors of more numbers than this are not counted unless asked for: states would be far apart."""
 TRIAL = 2_000
 """Pairs from which the posterior form is tried on readings that can be counted."""
-FEW_EXAMPLES = 1 << 17
-"""Distinct values up to which one thread of BLAS learns faster than several, which would also wait on for a while."""
 CLEARLY = 0.05
 """Nats a pair by which it must be better than counting."""
+FEW_EXAMPLES = 1 << 17
+"""Distinct values up to which one thread of BLAS learns faster than several, which would also wait on for a while."""
 
 
 def _refuse_potentials(graph: Graph, known: Mapping[str, KnownRelation]) -> None:
