@@ -22,10 +22,11 @@ from kernelbp.datasets import (
 from kernelbp.datasets.depths import depth_folder_form
 from kernelbp.errors import InputError
 from kernelbp.experiments import depth, depth_model
+from kernelbp.experiments.depth_lookalikes import find_look_alikes
 from kernelbp.experiments.depth_predictors import Local, combined
 from kernelbp.experiments.depth_scenes import TINY, Fold, Scene
 from kernelbp.experiments.report import save
-from kernelbp.experiments.study import Options, Study
+from kernelbp.experiments.study import Options, Result, Study
 
 SIZES = replace(TINY, per_row=False)
 """The preset's many rows have a test of their own, on few."""
@@ -221,6 +222,9 @@ def test_every_method_stands_in_the_table(finished):
         "boosting alone",
         "MLP alone",
         "all three alone",
+        "look-alikes alone",
+        "all three and look-alikes alone",
+        "kernel BP, no look-alikes",
         "median of each row",
     } <= methods
     for rival in ("discrete", "particle", "Gaussian-mixture"):
@@ -239,12 +243,15 @@ def test_every_method_stands_in_the_table(finished):
         assert len(list(csv.DictReader(file))) == len(report.tables[0].rows)
 
 
-def test_one_power_and_mixing_is_chosen_for_each_evidence(finished):
+def test_one_setting_is_chosen_for_each_evidence(finished):
     rows = finished[1].tables[2].rows
     for kind in (*depth.ESTIMATORS, depth_model.TOGETHER):
         mine = [row for row in rows if row["evidence"] == kind]
         (chosen,) = [row for row in mine if row["chosen"]]
         assert chosen["MAE"] == min(row["MAE"] for row in mine)
+        found = depth_model.best_of(Result(rows), kind)
+        assert found == (chosen["power"], chosen["look-alikes count"], chosen["mixing"])
+        assert depth_model.best_of(Result(rows), kind, alike=False)[1] == 0.0
 
 
 def test_a_finished_run_is_resumed_without_work(finished, monkeypatch):
@@ -253,7 +260,7 @@ def test_a_finished_run_is_resumed_without_work(finished, monkeypatch):
     def refuse(*given, **named):
         raise AssertionError("worked again")
 
-    for name in ("predict", "tune", "infer", "compare"):
+    for name in ("predict", "find_look_alikes", "tune", "infer", "compare"):
         monkeypatch.setattr(depth, name, refuse)
     again = depth.run(Study("depth", Options(folder, resume=True)), SIZES)
     assert [dict(row) for row in again.tables[0].rows] == [dict(row) for row in report.tables[0].rows]
@@ -320,6 +327,37 @@ def test_predictors_are_combined_by_how_they_fare_on_training_images():
     weights, together = combined(scenes, Fold("last", (0, 1, 2), (3,)), words)
     assert weights == {"high": 0.5, "low": 0.5, "wrong": 0.0}
     np.testing.assert_allclose(together[3], scenes[3].depth)
+
+
+def test_look_alikes_are_patches_of_other_images():
+    """Noise that is the same in two images ties their patches, wherever else a patch of its own image would be nearer."""
+    rng = np.random.default_rng(4)
+    scenes = []
+    for k in range(6):
+        noise = np.random.default_rng(k % 3).standard_normal((5, 8, DEPTH_FEATURES)).astype(np.float32)
+        depth_map = rng.random((5, 8))
+        scenes.append(Scene(f"{k}", np.zeros((4, 4, 3), np.uint8), depth_map, f"{k}", lambda f=noise: f))
+    scenes[1].depth[2, 3] = np.nan
+    found = find_look_alikes(scenes, Fold("last", (0, 1, 2, 3), (4, 5)))
+    assert sorted(found.arrays) == ["0", "1", "2", "3", "4", "5"]
+    nearest = {name: depths[..., 0] for name, depths in found.arrays.items()}
+    np.testing.assert_allclose(nearest["5"], scenes[2].depth, rtol=1e-6)
+    np.testing.assert_allclose(nearest["0"], scenes[3].depth, rtol=1e-6)
+    known = np.isfinite(scenes[1].depth)
+    np.testing.assert_allclose(nearest["4"][known], scenes[1].depth[known], rtol=1e-6)
+    assert all(np.isfinite(depths).all() for depths in found.arrays.values())
+    (row,) = [row for row in found.rows if row["image"] == "5"]
+    expected = np.abs(np.median(found.arrays["5"], axis=2) - scenes[5].depth).mean()
+    assert row["MAE"] == pytest.approx(expected)
+
+
+def test_many_voices_count_as_one():
+    points = np.linspace(0, 1, 11)
+    one = depth_model.evidence_of(np.array([[0.2, 0.7]]), points, 0.1)
+    np.testing.assert_allclose(one, -np.abs(points - np.array([[0.2], [0.7]])) / 0.1)
+    many = depth_model.evidence_of(np.array([[[0.2, 0.4], [0.7, 0.7]]]), points, 0.1)
+    other = depth_model.evidence_of(np.array([[0.4, 0.7]]), points, 0.1)
+    np.testing.assert_allclose(many, (one + other) / 2)
 
 
 def test_rows_of_a_band_share_relations():

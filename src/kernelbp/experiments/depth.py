@@ -3,12 +3,14 @@
 Every patch of an image is a node with a hidden log depth. A local predictor (ridge regression, boosted trees or a
 neural network) says what the 273 features of the patch suggest; neighbours in the grid are tied by relations learned
 from training images. As in the paper, depths in one row share a relation, depths at one height share one with those
-below, and patches of a row share a likelihood; rows are pooled in bands, each with its own marginal of depth.
+below, and patches of a row share a likelihood; rows are pooled in bands, each with its own marginal of depth. A patch has
+neighbours in other images too: the patches of training images that look most like it, whose depth is known.
 
 What a predictor's word is worth is learned from its predictions of training images it was not trained on: how far it is
-off on average is the scale of a Laplace likelihood around its prediction. Errors of neighbouring patches are alike, which
-no likelihood of single patches knows: evidence is therefore raised to a power. The power, and how much independence is
-mixed into the relations, are chosen by belief propagation on training images.
+off on average is the scale of a Laplace likelihood around its prediction. What a look-alike's depth is worth is learned
+in the same way. Errors of neighbouring patches are alike, which no likelihood of single patches knows: evidence is
+therefore raised to a power. The power, the share that look-alikes have in it, and how much independence is mixed into
+the relations, are chosen by belief propagation on training images.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.datasets.depth_features import DEPTH_FEATURES
+from kernelbp.experiments.depth_lookalikes import ALIKE, ALIKE_WORDS, find_look_alikes
 from kernelbp.experiments.depth_model import (
     POINTS,
     TOGETHER,
+    best_of,
     depth_name,
     evidence_of,
     grained,
@@ -68,8 +72,12 @@ __all__ = ["run"]
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-CHOICES = tuple(product((3.0, 1.0, 0.5, 0.3, 0.1, 0.03), (None, 0.05)))
-"""Powers of the evidence and shares of independence in the relations (None: as pairs say), tried on training images."""
+CHOICES = tuple(product((3.0, 1.0, 0.3, 0.1), (0.0, 0.3, 1.0, 3.0, 10.0), (None, 0.05)))
+"""Tried on training images: powers of the evidence, what look-alikes count beside a predictor's word, and shares of
+independence in the relations (None: as pairs say)."""
+WITH_ALIKE = f"{TOGETHER} and {ALIKE}"
+"""The best weighted mean of what all of them say, without a graph."""
+GRID_ONLY = f"kernel BP, no {ALIKE}"
 TUNED_TOLERANCE = 1e-2
 """Settings are chosen by messages that have nearly settled."""
 PAPER_ITERATIONS, PAPER_DAMPING = 10, 0.9
@@ -86,17 +94,23 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
             Case(f"{kind} alone, {fold.name}", lambda k=kind, f=fold: predict(k, scenes, f, sizes, study), 10)  # type: ignore[misc]
             for fold, kind in product(folds, ESTIMATORS)
         ]
+        + [
+            Case(f"{ALIKE} alone, {fold.name}", lambda f=fold: find_look_alikes(scenes, f), 10)  # type: ignore[misc]
+            for fold in folds
+        ]
     )
 
     def words_of(fold: Fold) -> dict[str, dict[int, Matrix]]:
+        """What each predictor, all together and look-alikes say, by scene: (rows, columns) or (rows, columns, look-alikes)."""
         words = {
             kind: {
                 int(name): np.asarray(array, dtype=np.float64)
                 for name, array in predicted[f"{kind} alone, {fold.name}"].arrays.items()
             }
-            for kind in ESTIMATORS
+            for kind in (*ESTIMATORS, ALIKE)
         }
-        return {**words, TOGETHER: combined(scenes, fold, words)[1]}
+        alike = words.pop(ALIKE)
+        return {**words, TOGETHER: combined(scenes, fold, words)[1], ALIKE: alike}
 
     tuned = study.finish(
         [
@@ -124,7 +138,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
                     w,
                     scenes,
                     f,
-                    words_of(f)[FOR_RIVALS],
+                    words_of(f),
                     bands,
                     sizes,
                     tuned[f"settings, {f.name}"],
@@ -155,30 +169,35 @@ def tune(
     bands: Indices,
     sizes: Sizes,
 ) -> Result:
-    """Choose the power of the evidence and the mixing on training images, each left out when relations are learned.
+    """Choose power, look-alikes' share and mixing on training images, each left out when relations are learned.
 
     Returns
     -------
-    Result with a row for each estimator, power and mixing
+    Result with a row for each estimator and each of `CHOICES`
     """
-    errors = {kind: np.zeros(len(CHOICES)) for kind in words}
+    kinds = [kind for kind in words if kind != ALIKE]
+    errors = {kind: np.zeros(len(CHOICES)) for kind in kinds}
     parts = inner_parts(scenes, fold)
     for part in parts:
         known = [i for i in fold.train if i not in part]
         points = points_of([scenes[i] for i in known])
         models = {
             mixing: learn(bands, [scenes[i] for i in known], sizes, mixing)
-            for mixing in {mixing for _, mixing in CHOICES}
+            for mixing in {mixing for *_, mixing in CHOICES}
         }
         scales = {
             kind: scale_of([scenes[i] for i in known], [w[i] for i in known]) for kind, w in words.items()
         }
         chosen = thinned(part, sizes.tuned)
-        for i, kind in product(chosen, words):
+        for i in chosen:
             scene = middle_of(scenes[i], TUNED_PART)
-            logs = evidence_of(middle_columns(words[kind][i], TUNED_PART), points, scales[kind])
-            for number, (power, mixing) in enumerate(CHOICES):
-                graph = softened(grid_of(bands, scene.depth.shape), points, logs, power)
+            logs = {
+                kind: evidence_of(middle_columns(w[i], TUNED_PART), points, scales[kind])
+                for kind, w in words.items()
+            }
+            for kind, (number, (power, share, mixing)) in product(kinds, enumerate(CHOICES)):
+                together = logs[kind] + share * logs[ALIKE]
+                graph = softened(grid_of(bands, scene.depth.shape), points, together, power)
                 beliefs = quietly(models[mixing].infer, graph, tolerance=TUNED_TOLERANCE)
                 error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
                 errors[kind][number] += error / (len(chosen) * len(parts))
@@ -187,12 +206,13 @@ def tune(
             "fold": fold.name,
             "evidence": kind,
             "power": power,
+            "look-alikes count": share,
             "mixing": mixing,
             "MAE": found[number],
             "chosen": number == int(np.argmin(found)),
         }
         for kind, found in errors.items()
-        for number, (power, mixing) in enumerate(CHOICES)
+        for number, (power, share, mixing) in enumerate(CHOICES)
     ]
     return Result(rows)
 
@@ -208,16 +228,28 @@ def infer(
     """Kernel belief propagation on the test images, on top of each estimator."""
     train = [scenes[i] for i in fold.train]
     points = points_of(train)
+    logs = {
+        kind: {i: evidence_of(w[i], points, scale_of(train, [w[k] for k in fold.train])) for i in fold.test}
+        for kind, w in words.items()
+    }
+    alike_too = combined(
+        scenes,
+        fold,
+        {
+            **{kind: words[kind] for kind in ESTIMATORS},
+            ALIKE: {i: np.median(found, axis=-1) for i, found in words[ALIKE].items()},
+        },
+    )[1]
     rows: list[Row] = []
+    for i in fold.test:
+        rows.append(scored(f"{TOGETHER} alone", TOGETHER, scenes[i], words[TOGETHER][i]))
+        rows.append(scored(f"{WITH_ALIKE} alone", TOGETHER, scenes[i], alike_too[i]))
     arrays: dict[str, NDArray[Any]] = {"points": points}
-    for choice in tuned.rows:
-        if not choice["chosen"]:
-            continue
-        kind, power, mixing = str(choice["evidence"]), float(choice["power"] or 0), choice["mixing"]
+    for kind, method in product([kind for kind in words if kind != ALIKE], ("kernel BP", GRID_ONLY)):
+        power, share, mixing = best_of(tuned, kind, alike=method != GRID_ONLY)
         began = time.perf_counter()
-        model = learn(bands, train, sizes, None if mixing is None else float(mixing))
+        model = learn(bands, train, sizes, mixing)
         fitted = time.perf_counter() - began
-        scale = scale_of(train, [words[kind][i] for i in fold.train])
         # Compiled once for all: that is no part of an inference.
         quietly(
             model.infer,
@@ -225,21 +257,15 @@ def infer(
         )
         for i in fold.test:
             scene, shape = scenes[i], scenes[i].depth.shape
-            if kind == TOGETHER:
-                rows.append(scored(f"{kind} alone", kind, scene, words[kind][i]))
-            logs = evidence_of(words[kind][i], points, scale)
-            lone = Graph.from_edges([], variables=[depth_name(band) for band in np.repeat(bands, shape[1])])
-            lone = softened(lone, points, logs, 1.0)
-            unaided = median_of(model.infer(lone), lone, shape)
-            rows.append(scored(f"{kind}'s evidence, no graph", kind, scene, unaided))
-            graph = softened(grid_of(bands, shape), points, logs, power)
+            together = logs[kind][i] + share * logs[ALIKE][i]
+            graph = softened(grid_of(bands, shape), points, together, power)
             began = time.perf_counter()
             beliefs = quietly(model.infer, graph)
             seconds = time.perf_counter() - began
             found = median_of(beliefs, graph, shape)
             rows.append(
                 scored(
-                    "kernel BP",
+                    method,
                     kind,
                     scene,
                     found,
@@ -247,12 +273,18 @@ def infer(
                     seconds=seconds,
                     iterations=beliefs.iterations,
                     converged=beliefs.converged,
-                    settings=f"power {power}, mixing {mixing or 'as learned'}",
+                    settings=f"power {power}, look-alikes {share}, mixing {mixing or 'as learned'}",
                 )
             )
+            if method == GRID_ONLY:
+                continue
+            lone = Graph.from_edges([], variables=[depth_name(band) for band in np.repeat(bands, shape[1])])
+            lone = softened(lone, points, together, 1.0)
+            unaided = median_of(model.infer(lone), lone, shape)
+            rows.append(scored(f"{kind}'s evidence, no grid", kind, scene, unaided))
             arrays[f"found {kind} {i}"] = found.astype(np.float32)
             if kind == FOR_RIVALS:
-                arrays[f"logs {i}"] = logs.astype(np.float32)
+                arrays[f"logs {i}"] = together.astype(np.float32)
                 arrays[f"truth {i}"] = scene.depth.astype(np.float32)
                 arrays[f"image {i}"] = scene.image
                 if i == fold.test[0]:
@@ -416,7 +448,8 @@ def _report(
             "neighbours are related and how depth shows in 273 features of a patch, from all images but one, and compared "
             "belief propagation methods on the one left out (274 images of Make3D; kernel BP's mean absolute error 0.145). "
             "Here local predictors are trained on the features, and kernel belief propagation takes their word as evidence, "
-            "weighed by how they fare on images they have not seen."
+            "weighed by how they fare on images they have not seen. A patch is tied to those beside it, and to patches of "
+            "training images that look like it."
         ),
         tables=[
             Table(
@@ -429,7 +462,8 @@ def _report(
             Table("depth_images", "Every test image", every),
             Table(
                 "depth_power",
-                "Power of the evidence and mixing, tried on training images: mean absolute error there",
+                "Power of the evidence, what look-alikes count in it, and mixing, tried on training images: mean absolute "
+                "error there",
                 [row for result in tuned.values() for row in result.rows],
             ),
         ],
@@ -484,14 +518,19 @@ def claims(table: Sequence[Row], rows: Sequence[Row]) -> list[Claim]:
     """What this experiment is to show; `table` averages the `rows` of single images."""
     error = {(row["method"], row["evidence"]): float(row["MAE log10"] or 0) for row in table}
     made = []
-    for kind in (*ESTIMATORS, TOGETHER):
-        with_graph, alone = error["kernel BP", kind], error[f"{kind} alone", kind]
+    for kind, alone in (
+        *((kind, f"{kind} alone") for kind in (*ESTIMATORS, TOGETHER)),
+        (TOGETHER, f"{WITH_ALIKE} alone"),
+        (TOGETHER, f"{ALIKE} alone"),
+    ):
+        with_graph = error["kernel BP", kind]
+        without = error[alone, ALIKE if alone == f"{ALIKE} alone" else kind]
         made.append(
             Claim(
-                f"kernel BP on {kind} below {kind} alone",
+                f"kernel BP on {kind} below {alone}",
                 f"{with_graph:.4f}",
-                f"< {alone:.4f}",
-                with_graph < alone,
+                f"< {without:.4f}",
+                with_graph < without,
             )
         )
     ratio, text = max(_against_rivals(rows))
@@ -536,9 +575,11 @@ def settings_of(
         "seed": study.options.seed,
         "bands of rows": sizes.bands,
         "states of a band's depth": sizes.states,
-        "evidence tried": ", ".join(
-            f"power {power}, mixing {mixing or 'as learned'}" for power, mixing in CHOICES
+        "powers, counts of look-alikes and mixings tried": "; ".join(
+            ", ".join(str(value or "as learned" if n == 2 else value) for value in dict.fromkeys(column))
+            for n, column in enumerate(zip(*CHOICES, strict=True))
         ),
+        ALIKE: ALIKE_WORDS,
         "patches learned from": sizes.patches,
         "boosting rounds, MLP epochs": f"{sizes.rounds}, {sizes.epochs}",
         **PREDICTOR_SETTINGS,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kernelbp.errors import ConvergenceWarning, InputError
 from kernelbp.experiments.depth_scenes import Scene, Sizes
+from kernelbp.experiments.study import Result
 from kernelbp.graph import Graph
 from kernelbp.kernels import Gaussian
 from kernelbp.model import Model, Relation
@@ -19,6 +20,7 @@ from kernelbp.model import Model, Relation
 __all__ = [
     "POINTS",
     "TOGETHER",
+    "best_of",
     "depth_name",
     "evidence_of",
     "grained",
@@ -90,15 +92,28 @@ def grid_of(bands: Indices, shape: tuple[int, int]) -> Graph:
 
 
 def evidence_of(said: Matrix, points: Matrix, scale: float) -> Matrix:
-    """Log-likelihood (nodes, points) of predictions (rows, columns): Laplace's, around each."""
-    logs: Matrix = -np.abs(points - said.reshape(-1, 1)) / scale
-    return logs
+    """Log-likelihood (nodes, points) of what is said of patches: Laplace's, around it.
+
+    Parameters
+    ----------
+    said : (rows, columns) depths, or (rows, columns, voices): what many say of a patch counts as much as what one says
+    points : depths at which it is wanted
+    scale : of the likelihood
+    """
+    voices = said.reshape(said.shape[0] * said.shape[1], -1).T
+    logs = np.zeros((voices.shape[1], len(points)))
+    for one in voices:
+        logs -= np.abs(points - one[:, None])
+    return logs / (scale * len(voices))
 
 
 def scale_of(scenes: Sequence[Scene], said: Sequence[Matrix]) -> float:
-    """How far a predictor is off, on average, on images it was not trained on: the scale of a Laplace likelihood."""
-    off = np.concatenate([(one - scene.depth).ravel() for one, scene in zip(said, scenes, strict=True)])
-    return max(float(np.nanmean(np.abs(off))), GRAIN)
+    """How far off what is said is, on average, of images nobody was trained on: the scale of a Laplace likelihood."""
+    off = [
+        np.abs(one.reshape(*scene.depth.shape, -1) - scene.depth[..., None]).ravel()
+        for one, scene in zip(said, scenes, strict=True)
+    ]
+    return max(float(np.nanmean(np.concatenate(off))), GRAIN)
 
 
 def softened(graph: Graph, points: Matrix, logs: Matrix, power: float) -> Graph:
@@ -115,6 +130,18 @@ def median_of(beliefs: Any, graph: Graph, shape: tuple[int, int]) -> Matrix:
     for name in graph.variables:
         found[graph.nodes_of(name)] = beliefs[name].quantile(0.5)
     return found.reshape(shape)
+
+
+def best_of(tuned: Result, kind: str, *, alike: bool = True) -> tuple[float, float, float | None]:
+    """Power, count of look-alikes and mixing with the least error on training images; without look-alikes if asked."""
+    rows = [row for row in tuned.rows if row["evidence"] == kind and (alike or not row["look-alikes count"])]
+    best = min(rows, key=lambda row: float(row["MAE"] or 0))
+    mixing = best["mixing"]
+    return (
+        float(best["power"] or 0),
+        float(best["look-alikes count"] or 0),
+        None if mixing is None else float(mixing),
+    )
 
 
 def learn(bands: Indices, scenes: Sequence[Scene], sizes: Sizes, mixing: float | None = None) -> Model:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelbp.experiments.depth_lookalikes import ALIKE
 from kernelbp.experiments.depth_model import (
     TOGETHER,
+    best_of,
     evidence_of,
     grid_of,
     median_of,
@@ -88,7 +90,7 @@ def compare(
     way: str,
     scenes: Sequence[Scene],
     fold: Fold,
-    said: Mapping[int, Matrix],
+    words: Mapping[str, Mapping[int, Matrix]],
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
@@ -99,7 +101,7 @@ def compare(
     settings: dict[str, Any] = {**PAPER[rival], "max_iterations": limit, "tolerance": 0.0}
     power = 1.0
     if way == "best found":
-        settings, power = _searched(rival, settings, scenes, fold, said, bands, sizes, tuned)
+        settings, power = _searched(rival, settings, scenes, fold, words, bands, sizes, tuned)
     began = time.perf_counter()
     model = _rival(rival, settings, bands, [scenes[i] for i in fold.train])
     fitted = time.perf_counter() - began
@@ -136,7 +138,7 @@ def _searched(
     settings: dict[str, Any],
     scenes: Sequence[Scene],
     fold: Fold,
-    said: Mapping[int, Matrix],
+    words: Mapping[str, Mapping[int, Matrix]],
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
@@ -151,16 +153,17 @@ def _searched(
         if rival == "discrete"
         else (parts[-1:], 1, TUNED_PART * SEARCHED_PART)
     )
-    ours = next(
-        float(row["power"] or 0) for row in tuned.rows if row["chosen"] and row["evidence"] == FOR_RIVALS
-    )
+    ours, share, _ = best_of(tuned, FOR_RIVALS)
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
     powers = [ours * factor for factor in SEARCHED_FACTORS]
     errors = np.zeros((len(tried), len(powers)))
     for left_out, (number, options) in product(parts, enumerate(tried)):
         known = [i for i in fold.train if i not in left_out]
         points = points_of([scenes[i] for i in known])
-        scale = scale_of([scenes[i] for i in known], [said[i] for i in known])
+        scales = {
+            kind: scale_of([scenes[i] for i in known], [words[kind][i] for i in known])
+            for kind in (FOR_RIVALS, ALIKE)
+        }
         model = _rival(rival, options, bands, [scenes[i] for i in known])
         asked = {name: value for name, value in options.items() if name in OF_INFER}
         # A search need not run as long as a test.
@@ -168,8 +171,11 @@ def _searched(
         chosen = thinned(left_out, images)
         for i, (column, power) in product(chosen, enumerate(powers)):
             scene = middle_of(scenes[i], part)
-            logs = evidence_of(middle_columns(said[i], part), points, scale)
-            graph = softened(grid_of(bands, scene.depth.shape), points, logs, power)
+            said, alike = (
+                evidence_of(middle_columns(words[kind][i], part), points, scale)
+                for kind, scale in scales.items()
+            )
+            graph = softened(grid_of(bands, scene.depth.shape), points, said + share * alike, power)
             beliefs = quietly(model.infer, graph, **asked)
             error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
             errors[number, column] += error / (len(chosen) * len(parts))

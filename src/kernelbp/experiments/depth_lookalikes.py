@@ -1,0 +1,85 @@
+"""Patches of training images that look like a patch: neighbours of it whose depth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelbp.datasets.depth_features import DEPTH_FEATURES
+from kernelbp.experiments.depth_scenes import Fold, Scene, inner_parts, scored
+from kernelbp.experiments.study import Result
+
+__all__ = ["ALIKE", "ALIKE_WORDS", "find_look_alikes"]
+
+ALIKE = "look-alikes"
+COUNT = 20
+"""Look-alikes of a patch."""
+ROW_WEIGHT = 8.0
+"""How far apart the top and the bottom of an image are, where features differ by a few in each of many directions."""
+LEAST_VARIANCE = 1e-3
+"""Of a principal component: what varies less is not blown up."""
+USED = 20_000
+"""Most patches from which principal components are worked out."""
+ALIKE_WORDS = (
+    f"{COUNT}, by the distance of features scaled to unit variance, turned to principal components each divided by the "
+    f"fourth root of its variance, and of rows, {ROW_WEIGHT:g} from top to bottom"
+)
+"""What look-alikes are, in words."""
+
+
+def find_look_alikes(scenes: Sequence[Scene], fold: Fold) -> Result:
+    """The look-alikes of every patch, in training images other than its own.
+
+    Returns
+    -------
+    Result with a row for each test image (the median of the look-alikes' depths) and for each scene, by its number, their
+    log10 depths (rows, columns, look-alikes)
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    for part in (*inner_parts(scenes, fold), fold.test):
+        known = Patches([scenes[i] for i in fold.train if i not in part])
+        arrays |= {str(i): known.depths_alike(scenes[i]) for i in part}
+    rows = [scored(f"{ALIKE} alone", ALIKE, scenes[i], np.median(arrays[str(i)], axis=-1)) for i in fold.test]
+    return Result(rows, arrays)
+
+
+class Patches:
+    """All patches of some scenes whose depth is known, to be searched by what they look like.
+
+    Parameters
+    ----------
+    scenes : of one shape
+    """
+
+    def __init__(self, scenes: Sequence[Scene]) -> None:
+        from sklearn.neighbors import NearestNeighbors
+
+        features = np.concatenate([scene.features().reshape(-1, DEPTH_FEATURES) for scene in scenes])
+        self.centre = features.mean(axis=0)
+        self.scale = np.maximum(features.std(axis=0), 1e-6)
+        used = (features[:: -(-len(features) // USED)] - self.centre) / self.scale
+        variances, directions = np.linalg.eigh(np.cov(used.T))
+        self.turn = (directions * np.maximum(variances, LEAST_VARIANCE) ** -0.25).astype(np.float32)
+        depths = np.concatenate([scene.depth.ravel() for scene in scenes])
+        known = np.isfinite(depths)
+        self.depths = depths[known].astype(np.float32)
+        placed = np.concatenate([self._placed(scene) for scene in scenes])
+        self.search = NearestNeighbors(n_neighbors=min(COUNT, len(self.depths)), algorithm="brute").fit(
+            placed[known]
+        )
+
+    def depths_alike(self, scene: Scene) -> NDArray[np.float32]:
+        """Log10 depths (rows, columns, look-alikes) of the patches nearest to each of a scene."""
+        nearest = self.search.kneighbors(self._placed(scene), return_distance=False)
+        found: NDArray[np.float32] = self.depths[nearest].reshape(*scene.depth.shape, -1)
+        return found
+
+    def _placed(self, scene: Scene) -> NDArray[np.float32]:
+        """Patches (n, DEPTH_FEATURES + 1) as points whose distance says how unlike they look."""
+        features = (scene.features().reshape(-1, DEPTH_FEATURES) - self.centre) / self.scale
+        rows, columns = scene.depth.shape
+        height = np.repeat(np.linspace(0.0, ROW_WEIGHT, rows, dtype=np.float32), columns)
+        return np.column_stack([features.astype(np.float32) @ self.turn, height])
