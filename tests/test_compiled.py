@@ -105,7 +105,7 @@ def phases(wiring: Wiring, seed: int) -> list[tuple[Phase, ...]]:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("damping", [0.0, 0.4, 0.5])
 @pytest.mark.parametrize(
     ("signed", "weighted"),
     [(False, ""), (True, ""), (False, "some halves"), (False, "all halves")],
@@ -223,7 +223,7 @@ def test_a_message_that_says_nothing_becomes_ones(weighted):
     assert changes == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("damping", [0.0, 0.4, 0.5])
 @pytest.mark.parametrize("weighted", ["", "some halves"])
 def test_nodes_that_have_heard_nothing_new_rest(monkeypatch, damping, weighted):
     monkeypatch.setattr(engine, "MANY", 0)

@@ -710,59 +710,64 @@ def _settle_all(
 
     The second time, `again`, it is those that were too faint, whatever they are now.
     """
+    # All that is done for a usual message is in here: a call with several arrays takes longer than any of it.
     begin, to = segments[g, 0], segments[g, 2]
     count = segments[g + ONE, 0] - begin
-    worst, faints = spread(messages.dtype.type(0)), 0
+    one, nothing = made.dtype.type(1), spread(made.dtype.type(0))
     rest = np.float32(damping / (1 - damping))
+    halved = damping == 0.5 and peak(least) > 0
+    worst, faints = nothing, 0
     for i in range(count):
         if i + AHEAD < count:
-            for j in range(NONE, to, LINE):
-                prefetch(messages, targets[0, begin + i + AHEAD] + j)
+            ahead = targets[0, begin + i + AHEAD]
+            for j in range(ahead, ahead + to, LINE):
+                prefetch(messages, j)
         if again and not faint[i]:
             continue
-        at, target = i * to, targets[0, begin + i]
-        largest = _largest(made, at, to, signed)
+        at, here = i * to, targets[0, begin + i]
+        high = load(made, at)
+        for j in range(EIGHT, to, EIGHT):
+            high = larger(high, load(made, at + j))
+        largest = _largest(made, at, to, signed) if signed else peak(high)
         if not again:
             faint[i] = not _is_clear(largest, made.dtype)
             if faint[i]:
                 faints += 1
                 continue
-        scale = _scale(made, at, segments[g, 4], to, largest)
-        if damping > 0:
-            largest = _damp(made, at, scale, messages, target, damping, least, signed, to)
-            scale = _scale(made, at, segments[g, 4], to, largest)
-        change = _settle(made, at, scale, least, messages, fresh, target, to)
+        factor = spread(_scale(made, at, segments[g, 4], to, largest) if again else one / largest)
+        if halved:
+            high = nothing
+            for j in range(NONE, to, EIGHT):
+                mixed = root(larger(load(made, at + j) * factor, least) * load(messages, here + j))
+                high = larger(high, mixed)
+                store(made, at + j, mixed)
+            factor = spread(one / peak(high))
+        elif damping > 0:
+            largest = _damp(made, at, factor, messages, here, damping, least, signed, to)
+            factor = spread(_scale(made, at, segments[g, 4], to, largest))
+        change = nothing
+        for j in range(NONE, to, EIGHT):
+            value = larger(load(made, at + j) * factor, least)
+            step = value - load(messages, here + j)
+            change = larger(change, step * step)
+            store(fresh, here + j, value)
         worst = larger(worst, change)
         if len(changes):
             changes[targets[1, begin + i]] = np.sqrt(peak(change))
         if len(pending):
-            step = np.float32(np.sqrt(peak(change)))
-            pending[targets[2, begin + i]] += step
+            news = np.float32(np.sqrt(peak(change)))
+            pending[targets[2, begin + i]] += news
             if rest > 0:
                 # Of a damped step there is more to come, even if its sender hears nothing new.
-                pending[targets[3, begin + i]] += step * rest
+                pending[targets[3, begin + i]] += news * rest
     return np.sqrt(peak(worst)), faints
-
-
-@jit
-def _settle(
-    made: Array, at: Any, scale: Any, least: Any, messages: Array, fresh: Array, here: Any, size: Any
-) -> Any:
-    """Put a new message, scaled and kept above `least`, in its place; squared changes, the largest of each lane."""
-    worst, factor = spread(made.dtype.type(0)), spread(scale)
-    for j in range(NONE, size, EIGHT):
-        value = larger(load(made, at + j) * factor, least)
-        change = value - load(messages, here + j)
-        worst = larger(worst, change * change)
-        store(fresh, here + j, value)
-    return worst
 
 
 @jit
 def _damp(
     made: Array,
     at: Any,
-    scale: Any,
+    factor: Any,
     messages: Array,
     here: Any,
     damping: float,
@@ -771,16 +776,15 @@ def _damp(
     size: Any,
 ) -> Any:
     """Keep a share of the old message, of weighted ones in logarithms, which is what settles; its new largest."""
-    one, keep = made.dtype.type(1), made.dtype.type(damping)
-    weighted, factor, high = peak(least) > 0, spread(scale), spread(made.dtype.type(0))
+    keep = made.dtype.type(damping)
+    old_share, new_share = spread(keep), spread(made.dtype.type(1) - keep)
+    weighted, high = peak(least) > 0, spread(made.dtype.type(0))
     for j in range(NONE, size, EIGHT):
         value, old = load(made, at + j) * factor, load(messages, here + j)
-        if weighted and keep == one - keep:
-            mixed = root(larger(value, least) * old)
-        elif weighted:
-            mixed = power(larger(value, least), one - keep) * power(old, keep)
+        if weighted:
+            mixed = exponential(logarithm(larger(value, least)) * new_share + logarithm(old) * old_share)
         else:
-            mixed = value * spread(one - keep) + old * spread(keep)
+            mixed = value * new_share + old * old_share
         high = larger(high, mixed)
         store(made, at + j, mixed)
     return _largest(made, at, size, signed) if signed else peak(high)
