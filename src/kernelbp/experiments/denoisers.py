@@ -58,6 +58,8 @@ Estimate = Literal["mean", "mode"]
 
 NOISE = 30.0
 """Standard deviation of the noise, in gray levels."""
+SHORT, MOST_TIMED = 0.5, 5
+"""Inferences are timed again until they have taken so many seconds together, or so many times."""
 ESTIMATES: tuple[Estimate, ...] = ("mean", "mode")
 OF_INFER = frozenset({"weighting", "schedule", "max_iterations", "tolerance", "damping", "seed"})
 """Settings that go to `infer`; the others go to the constructor."""
@@ -304,7 +306,8 @@ def measure(
     """Learn once, clean all samples.
 
     Seconds are by the clock, every method on as many threads as it uses. Those of one more iteration are of a whole
-    inference less one that stops after its first, shared among the others.
+    inference less one that stops after its first, shared among the others. Short inferences are run a few times in turns with
+    such a first iteration, and the medians taken: setting them up takes as long as they do, now more, now less.
     """
     compile_all()
     began = time.perf_counter()
@@ -317,17 +320,17 @@ def measure(
         seeded = {"seed": draw} if method.seeded else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            first = np.inf
-            if timed:
-                once = {**asked, **seeded, "max_iterations": 1}
-                if not draw:
-                    model.infer(replace(graph), **once)  # what a model makes ready and keeps is not to count
-                began = time.perf_counter()
-                model.infer(replace(graph), **once)  # on a copy, for which as little is ready as below
-                first = time.perf_counter() - began
-            began = time.perf_counter()
-            beliefs = model.infer(graph, **asked, **seeded)
-            spent = time.perf_counter() - began
+            whole, first = {**asked, **seeded}, {**asked, **seeded, "max_iterations": 1}
+            if timed and not draw:
+                model.infer(replace(graph), **first)  # what a model makes ready and keeps is not to count
+            firsts: list[float] = []
+            wholes: list[float] = []
+            while not wholes or (timed and sum(wholes) < SHORT and len(wholes) < MOST_TIMED):
+                # On copies, for which nothing is ready.
+                firsts.append(_clocked(model, replace(graph), first)[1] if timed else np.inf)
+                beliefs, seconds = _clocked(model, replace(graph), whole)
+                wholes.append(seconds)
+        spent, once = float(np.median(wholes)), float(np.median(firsts))
         shape = sample.clean.shape
         found.append(
             Measured(
@@ -338,12 +341,19 @@ def measure(
                 fitting,
                 spent,
                 # Less than nothing: too short to be told.
-                (spent - first) / (beliefs.iterations - 1)
-                if spent > first and beliefs.iterations > 1
+                (spent - once) / (beliefs.iterations - 1)
+                if spent > once and beliefs.iterations > 1
                 else np.nan,
             )
         )
     return found
+
+
+def _clocked(model: Any, graph: Graph, options: Options) -> tuple[Any, float]:
+    """Beliefs, and the seconds they took."""
+    began = time.perf_counter()
+    beliefs = model.infer(graph, **options)
+    return beliefs, time.perf_counter() - began
 
 
 @cache

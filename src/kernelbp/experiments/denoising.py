@@ -319,8 +319,8 @@ def _tables(
         ("fit_seconds", "fit s", "learning"),
     ):
         note = (
-            "By the clock, the median of the draws, every method on as many threads as it uses. One iteration: a whole inference less one of a single "
-            "iteration, by the iterations between."
+            "By the clock, the median of the draws (and, of inferences that take less than half a second, of up to five on each), every "
+            "method on as many threads as it uses. One iteration: a whole inference less one of a single iteration, by the iterations between."
         )
         tables.append(
             Table(
