@@ -79,7 +79,7 @@ def random_state(wiring: Wiring, seed: int, dtype: type, *, signed: bool, weight
         operators.append(Conditional(table.astype(dtype)))
     weights = Flat([], dtype)
     if weighted:
-        choices = [0.5, 0.5, 0.3, 0.8, 1.0] if weighted == "some halves" else [0.5]
+        choices = {"some halves": [0.5, 0.5, 0.3, 0.8, 1.0], "all alike": [0.45]}.get(str(weighted), [0.5])
         weights = Flat.of([rng.choice(choices, n) for n in counts], dtype)
     return State(messages, evidence, weights, (), tuple(operators), signed, 0.0)
 
@@ -108,8 +108,8 @@ def phases(wiring: Wiring, seed: int) -> list[tuple[Phase, ...]]:
 @pytest.mark.parametrize("damping", [0.0, 0.4, 0.5])
 @pytest.mark.parametrize(
     ("signed", "weighted"),
-    [(False, ""), (True, ""), (False, "some halves"), (False, "all halves")],
-    ids=["positive", "signed", "weighted", "weighted by halves"],
+    [(False, ""), (True, ""), (False, "some halves"), (False, "all halves"), (False, "all alike")],
+    ids=["positive", "signed", "weighted", "weighted by halves", "weighted alike"],
 )
 def test_the_compiled_update_equals_the_plain_one(dtype, damping, signed, weighted):
     met: set[int] = set()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kernelbp import Graph, Model, Relation
 from kernelbp.inference import weights as module
+from kernelbp.inference.setup import edge_weights
 from kernelbp.inference.weights import (
     SAMPLED_TREES,
     _exact,
@@ -19,6 +20,7 @@ from kernelbp.inference.weights import (
     _sampled,
     spanning_tree_weights,
 )
+from kernelbp.inference.wiring import wire
 from kernelbp.kernels import Delta
 
 
@@ -222,3 +224,14 @@ def test_fixing_a_node_of_every_cycle_leaves_ordinary_belief_propagation():
     graph = Graph.grid((2, 4), variable="x", relation="r").fix([1, 2], [0, 1])
     beliefs = model_of_tables().infer(graph)
     assert len(beliefs._source.state.weights) == 0 and beliefs.iterations == 1
+
+
+@pytest.mark.parametrize("scale", [0.9, 1.0, 1.1])
+def test_scaled_weights_of_a_large_grid_are_alike_in_its_middle_and_near_the_trees(scale):
+    graph = Graph.grid((60, 60), variable="x", relation="same")
+    wiring = wire(graph, {"same": Relation("x", "x", symmetric=True)}, np.empty(0, dtype=np.intp))
+    found = edge_weights(graph, wiring, None, False, scale)
+    exact = scale * spanning_tree_weights(graph.n_nodes, graph.edges, graph.shape)
+    assert found is not None
+    assert np.mean(found == 0.5 * scale) > 0.8
+    assert np.abs(found - exact).max() < 0.011 * scale

@@ -26,6 +26,7 @@ __all__ = [
     "larger",
     "load",
     "logarithm",
+    "magnitude",
     "peak",
     "power",
     "prefetch",
@@ -244,6 +245,16 @@ def _elementwise(builder: Any, name: str, *values: Any) -> Any:
     full_name = f"{name}.v{LANES}f{32 if kind.element == ir.FloatType() else 64}"
     shape = ir.FunctionType(kind, [kind] * len(values))
     return builder.call(get_or_insert_function(builder.module, shape, full_name), values)
+
+
+@intrinsic
+def magnitude(_: Any, eight: Any) -> Any:
+    """Each without its sign."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return _elementwise(builder, "llvm.fabs", arguments[0])
+
+    return eight(eight), generate
 
 
 @intrinsic

@@ -36,8 +36,8 @@ CHOICES = {
     "normalization": ("largest", "norm"),
 }
 LARGE, NEAR_HALF = 2000, 1e-2
-"""On graphs of more nodes than this, weights this near to 1/2 (most of a large grid's) are taken as 1/2: a square
-root is far cheaper than a power."""
+"""On graphs of more nodes than this, weights this near to 1/2 (most of a large grid's) are taken as 1/2, before they are
+scaled: a square root is far cheaper than a power, and powers are cheaper where all are alike."""
 EVIDENCE_CELLS = 1 << 21
 """Cells (nodes x support points) of evidence evaluated at a time."""
 
@@ -142,9 +142,9 @@ def edge_weights(
         shares = wiring.kept.once(
             "spanning trees", lambda: spanning_tree_weights(graph.n_nodes, graph.edges[used], whole)
         )
-        weights[used] = np.minimum(scale * shares, 1.0)
         if graph.n_nodes > LARGE:
-            weights[np.abs(weights - 0.5) < NEAR_HALF] = 0.5
+            shares = np.where(np.abs(shares - 0.5) < NEAR_HALF, 0.5, shares)
+        weights[used] = np.minimum(scale * shares, 1.0)
     else:
         try:
             weights = np.asarray(weighting, dtype=np.float64)
