@@ -179,7 +179,7 @@ def test_training_graphs_set_mixing_weights_and_temperature():
     assert shown["mixing"] in MIXINGS
     assert shown["weight_scale"] in WEIGHT_SCALES
     assert shown["temperature"] in TEMPERATURES
-    assert by_graphs().settings_["relations"]["beside"]["mixing"] == shown["mixing"]
+    assert by_graphs().settings_["relations"] == by_pairs().settings_["relations"]
 
 
 def states_and_masses(
@@ -351,6 +351,22 @@ def test_fitting_again_without_graphs_forgets_them():
     assert model.settings_["calibration"]["score"] is not None
     model.fit(pairs())
     assert model.settings_ == by_pairs().settings_
+
+
+def test_a_calibration_can_be_taken_back():
+    """What pairs chose is kept beside what graphs choose."""
+    graph, _ = scene(200)
+    model = by_pairs().with_calibration(GraphCalibration(mixing=0.1))
+    assert model.settings_["relations"] == by_pairs().settings_["relations"]
+    assert not np.allclose(model.infer(graph).mean(), by_pairs().infer(graph).mean(), atol=1e-3)
+    back = model.with_calibration(GraphCalibration())
+    assert np.array_equal(back.infer(graph).mean(), by_pairs().infer(graph).mean())
+
+
+def test_calibrating_twice_is_calibrating_once():
+    model = unfitted().fit(pairs(), graphs=[scene(100)])
+    once = model.calibration_
+    assert model.calibrate([scene(100)]).calibration_ == once
 
 
 def test_temperature_flattens_beliefs():

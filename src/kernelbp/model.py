@@ -567,15 +567,7 @@ class Model:
 
     def _apply(self, fitted: Fitted, calibration: GraphCalibration) -> None:
         """Infer with what was fitted, under these settings, from now on."""
-        relations = fitted.relations
-        if calibration.mixing is not None:
-            relations = {
-                name: r
-                if self._has_no_nodes(r.second)
-                else replace(r, smoothing=replace(r.smoothing, mixing=calibration.mixing))
-                for name, r in relations.items()
-            }
-        self._fitted = replace(fitted, relations=relations, calibration=calibration)
+        self._fitted = replace(fitted, calibration=calibration)
         self._operators = {}
 
     # ------------------------------------------------------------------ inference
@@ -786,13 +778,13 @@ class Model:
         return self._fitted
 
     def _made_operators(self, update: Update, conditionals: str, *, loopy: bool = True) -> Operators:
-        """Operators are made once for each way; on graphs with cycles relations are mixed a little more."""
+        """Operators are made once for each way."""
         fitted = self._need_fitted()
         key = (update, conditionals, loopy)
         if key not in self._operators:
             self._operators[key] = (
                 ProbabilityOperators(
-                    fitted.embeddings, fitted.relations, fitted.known, self._least_mixing() if loopy else {}
+                    fitted.embeddings, fitted.relations, fitted.known, self._mixings(fitted, loopy)
                 )
                 if conditionals == "probability"
                 else EmbeddingOperators(fitted.embeddings, fitted.relations, update)
@@ -852,11 +844,21 @@ class Model:
             hidden, readings, first.states, second.basis, regularization=relation.regularization
         )
 
-    def _least_mixing(self) -> dict[str, float]:
-        """The least share of independence on graphs with cycles, for relations whose share was fitted to pairs."""
-        if self.mixing is not None or self._need_fitted().calibration.mixing is not None:
-            return {}
-        return {name: LOOPY_SHARE for name, r in self.relations.items() if not self._has_no_nodes(r.second)}
+    def _mixings(self, fitted: Fitted, loopy: bool) -> dict[str, float]:
+        """The share of independence in each learned relation.
+
+        It was given, or training graphs chose it, or pairs did: then it is a little more on graphs with cycles.
+        """
+        least = LOOPY_SHARE if loopy and self.mixing is None else 0.0
+        chosen = fitted.calibration.mixing
+
+        def share(relation: LearnedRelation) -> float:
+            told = relation.smoothing.mixing
+            if self._has_no_nodes(relation.second):
+                return told
+            return max(told, least) if chosen is None else chosen
+
+        return {name: share(relation) for name, relation in fitted.relations.items()}
 
     def _lambda(self, relation: Relation, total: float) -> float:
         if relation.regularization is not None:

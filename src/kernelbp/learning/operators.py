@@ -285,12 +285,15 @@ class EmbeddingOperators:
 
 @dataclass(frozen=True)
 class ProbabilityOperators:
-    """Conditionals that are probability tables on states: positive messages, a genuine finite model."""
+    """Conditionals that are probability tables on states: positive messages, a genuine finite model.
+
+    `mixings` has the share of independence in each learned relation.
+    """
 
     embeddings: Mapping[str, Embedding]
     relations: Mapping[str, LearnedRelation]
     known: Mapping[str, KnownRelation]
-    least_mixing: Mapping[str, float] = field(default_factory=dict)
+    mixings: Mapping[str, float]
     signed: bool = field(default=False, init=False)
 
     def support(self, variable: str) -> Column:
@@ -327,10 +330,7 @@ class ProbabilityOperators:
 
     def ratio(self, relation: str, toward: int) -> Matrix:
         """P(x_s, x_t) / P(x_s) P(x_t), receiving end in rows."""
-        learned = self.relations[relation]
-        table = density_ratio(
-            learned.joint, max(learned.smoothing.mixing, self.least_mixing.get(relation, 0.0))
-        )
+        table = density_ratio(self.relations[relation].joint, self.mixings[relation])
         return table if toward == 0 else table.T
 
     def conditional(self, relation: str, toward: int) -> Conditional:
