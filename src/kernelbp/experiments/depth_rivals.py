@@ -1,4 +1,8 @@
-"""Rivals on the depth experiment: the same relations, the same training pairs, the same evidence."""
+"""Rivals on the depth experiment: the same relations and training pairs.
+
+With the paper's settings they pass messages over the paper's graph, a grid, and what predictors say is their evidence. With
+settings searched for they are given the look-alikes of kernel belief propagation, too.
+"""
 
 from __future__ import annotations
 
@@ -94,29 +98,32 @@ def compare(
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
-    ours: Result,
 ) -> Result:
-    """A rival with the evidence and the training pairs that kernel belief propagation has."""
+    """A rival with the predictions and the training pairs that kernel belief propagation has."""
     limit = sizes.particle_iterations if rival == "particle" else sizes.iterations
     settings: dict[str, Any] = {**PAPER[rival], "max_iterations": limit, "tolerance": 0.0}
-    power = 1.0
+    power, share = 1.0, 0.0
     if way == "best found":
-        settings, power = _searched(rival, settings, scenes, fold, words, bands, sizes, tuned)
+        settings, power, share = _searched(rival, settings, scenes, fold, words, bands, sizes, tuned)
+    train = [scenes[i] for i in fold.train]
+    points, scales = points_of(train), _scales(scenes, fold.train, words)
     began = time.perf_counter()
-    model = _rival(rival, settings, bands, [scenes[i] for i in fold.train])
+    model = _rival(rival, settings, bands, train)
     fitted = time.perf_counter() - began
     asked = {name: value for name, value in settings.items() if name in OF_INFER}
-    points = ours.arrays["points"]
     rows = []
     for i in fold.test:
         scene, shape = scenes[i], scenes[i].depth.shape
-        logs = np.asarray(ours.arrays[f"logs {i}"], dtype=np.float64)
+        said, alike = (evidence_of(words[kind][i], points, scale) for kind, scale in scales.items())
+        logs = said + share * alike
         graph = softened(grid_of(bands, shape), points, logs, power)
         began = time.perf_counter()
         beliefs = quietly(model.infer, graph, **asked)
         seconds = time.perf_counter() - began
         found = median_of(beliefs, graph, shape)
-        used = ", ".join(f"{name} {value}" for name, value in {**settings, "power": power}.items())
+        used = ", ".join(
+            f"{name} {value}" for name, value in {**settings, "power": power, "look-alikes": share}.items()
+        )
         rows.append(
             scored(
                 f"{rival} BP, {way}",
@@ -142,10 +149,11 @@ def _searched(
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
-) -> tuple[dict[str, Any], float]:
-    """The settings and the power of evidence with the least error on training images.
+) -> tuple[dict[str, Any], float, float]:
+    """The settings and the power of evidence with the least error on training images, and what look-alikes count in it.
 
-    Discrete belief propagation is quick and searches where kernel belief propagation does; others on a part of one image.
+    They count what is best for kernel belief propagation. Discrete belief propagation is quick and searches where that does;
+    others on a part of one image.
     """
     parts = inner_parts(scenes, fold)
     parts, images, part = (
@@ -160,10 +168,7 @@ def _searched(
     for left_out, (number, options) in product(parts, enumerate(tried)):
         known = [i for i in fold.train if i not in left_out]
         points = points_of([scenes[i] for i in known])
-        scales = {
-            kind: scale_of([scenes[i] for i in known], [words[kind][i] for i in known])
-            for kind in (FOR_RIVALS, ALIKE)
-        }
+        scales = _scales(scenes, known, words)
         model = _rival(rival, options, bands, [scenes[i] for i in known])
         asked = {name: value for name, value in options.items() if name in OF_INFER}
         # A search need not run as long as a test.
@@ -180,7 +185,17 @@ def _searched(
             error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
             errors[number, column] += error / (len(chosen) * len(parts))
     best = divmod(int(np.argmin(errors)), len(powers))
-    return tried[best[0]], powers[best[1]]
+    return tried[best[0]], powers[best[1]], share
+
+
+def _scales(
+    scenes: Sequence[Scene], known: Sequence[int], words: Mapping[str, Mapping[int, Matrix]]
+) -> dict[str, float]:
+    """Of the likelihoods around what predictors and look-alikes say."""
+    return {
+        kind: scale_of([scenes[i] for i in known], [words[kind][i] for i in known])
+        for kind in (FOR_RIVALS, ALIKE)
+    }
 
 
 def _rival(rival: str, settings: Mapping[str, Any], bands: Indices, train: Sequence[Scene]) -> Any:
