@@ -12,6 +12,7 @@ from kernelbp import Graph, Relation
 from kernelbp.inference import compiled, engine, program
 from kernelbp.inference.compiled import MOST_FACTORS
 from kernelbp.inference.engine import Engine
+from kernelbp.inference.multiplying import multiply
 from kernelbp.inference.schedules import make_plan
 from kernelbp.inference.update import FLOORS, Flat, State, update_plainly
 from kernelbp.inference.wiring import Phase, Wiring, wire
@@ -316,6 +317,27 @@ def test_contradicting_messages_leave_the_range_of_single_precision_and_come_bac
         else:
             updated(Engine(state, wiring, 1), everything, changes)
             assert np.allclose(state.messages[0], expected, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("size", [8, 24])
+@pytest.mark.parametrize("to", [8, 16, 40])
+@pytest.mark.parametrize("count", [1, 5, 6, 13])
+def test_rows_times_a_table_are_the_matrix_product_and_each_row_has_its_own_bits(count, size, to):
+    rng = np.random.default_rng(count)
+    before, behind = rng.normal(size=2 * size), rng.normal(size=3 * to)  # not to be read
+    rows, table = rng.normal(size=(count, size)), rng.normal(size=(size, to))
+    flat = np.concatenate([before, rows.ravel()]).astype(np.float32)
+    operators = np.concatenate([behind, table.ravel()]).astype(np.float32)
+    out = np.full((count + 1) * to, 7.0, dtype=np.float32)
+    at, begin = np.uint64(len(before)), np.uint64(len(behind))
+    sizes = np.uint64(size), np.uint64(to)
+    multiply(flat, at, np.uint64(count), sizes[0], operators, begin, sizes[1], out)
+    assert np.allclose(out[: count * to].reshape(count, to), rows @ table, atol=1e-5)
+    assert (out[count * to :] == 7.0).all()
+    alone = np.empty(to, dtype=np.float32)
+    for row in range(count):
+        multiply(flat, at + np.uint64(row * size), np.uint64(1), sizes[0], operators, begin, sizes[1], alone)
+        assert np.array_equal(alone, out[row * to : (row + 1) * to])
 
 
 @pytest.mark.parametrize(("dtype", "accuracy"), [(np.float32, 1e-5), (np.float64, 1e-12)])

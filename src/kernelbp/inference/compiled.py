@@ -31,6 +31,7 @@ from kernelbp.inference.lanes import (
     store,
     where_below,
 )
+from kernelbp.inference.multiplying import LARGEST, multiply
 from kernelbp.inference.sharing import DONE, LEAVE, LIMIT, NEXT, SWAPPED, add, claim, look, put
 
 __all__ = ["add_logarithms", "copy_messages", "from_logarithms", "run_phases", "to_logarithms", "workspace"]
@@ -41,6 +42,8 @@ Table = NDArray[np.uint64]
 FEW = np.float32(10)
 """How far within the range of its type a row's largest magnitude must lie for the row to be scaled."""
 NONE, ONE, TWO, THREE, FOUR = (np.uint64(n) for n in range(5))
+SINGLE = 4
+"""Bytes of a number in single precision."""
 AHEAD, LINE = np.uint64(6), np.uint64(16)
 """How many messages ahead are fetched, and float32 values in a line of the cache."""
 PATIENCE = 1 << 18
@@ -269,11 +272,13 @@ def _run_senders(
         count = segments[g + ONE, 0] - begin
         if count == 0:
             continue
-        sent = products[low * q : (low + count) * q].reshape((count, q))
-        operator = operators[at : at + q * to].reshape((q, to))
-        arriving = made[: count * to].reshape((count, to))
         for again in range(2):
-            np.dot(sent, operator, arriving)
+            if made.itemsize == SINGLE and max(q, to) <= LARGEST:
+                multiply(products, low * q, count, q, operators, at, to, made)
+            else:
+                sent = products[low * q : (low + count) * q].reshape((count, q))
+                operator = operators[at : at + q * to].reshape((q, to))
+                np.dot(sent, operator, made[: count * to].reshape((count, to)))
             change, faints = _settle_all(
                 segments,
                 g,

@@ -23,6 +23,7 @@ from kernelbp.inference.program import LANES
 __all__ = [
     "EIGHT",
     "exponential",
+    "fused",
     "larger",
     "load",
     "logarithm",
@@ -245,6 +246,16 @@ def _elementwise(builder: Any, name: str, *values: Any) -> Any:
     full_name = f"{name}.v{LANES}f{32 if kind.element == ir.FloatType() else 64}"
     shape = ir.FunctionType(kind, [kind] * len(values))
     return builder.call(get_or_insert_function(builder.module, shape, full_name), values)
+
+
+@intrinsic
+def fused(_: Any, one: Any, other: Any, more: Any) -> Any:
+    """The product of two and a third added, in one instruction where there is such."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return _elementwise(builder, "llvm.fmuladd", *arguments)
+
+    return more(one, other, more), generate
 
 
 @intrinsic
