@@ -25,7 +25,7 @@ from kernelbp.datasets import (
     protein_chains,
 )
 from kernelbp.errors import InputError
-from kernelbp.experiments import protein, protein_rivals
+from kernelbp.experiments import protein, protein_evidence, protein_rivals
 from kernelbp.experiments.local_predictors import ReadyClassifier, ReadyRegressor, cross_fitted
 from kernelbp.experiments.protein_chains import (
     Chain,
@@ -606,6 +606,8 @@ def test_windows_hold_the_profiles_around_each_known_residue():
     assert found.shape == (3, 60)
     np.testing.assert_array_equal(found[0], profile[0:3].ravel())
     np.testing.assert_array_equal(found[2], np.concatenate([profile[3], profile[4], np.zeros(20)]))
+    told = windows_of([chain, chain], 3, np.arange(1.0, 7.0)[:, None])
+    assert told[:3].tolist() == [[0, 1, 2], [1, 2, 0], [0, 3, 0]] and told[3].tolist() == [0, 4, 5]
     graph = graph_of([chain, chain])
     assert graph.n_nodes == 6 and graph.edges.tolist() == [[0, 1], [3, 4]]
 
@@ -631,6 +633,36 @@ def test_members_speak_only_about_chains_they_have_not_seen():
     assert not said.any() and said.shape == (14, 1)
     # Each chain is known to two of three members.
     np.testing.assert_allclose(together(np.array([[4.0]])), 2 / 3)
+
+
+def test_the_second_round_reads_what_members_said_of_chains_they_had_not_seen(monkeypatch):
+    made, _ = protein_chains(8, length=25, seed=0)
+    chains = [chain_of(p) for p in made]
+    fold = Fold(Data(chains, True), deal(chains, 4, np.random.default_rng(0)), 1, 3, TINY, 0)
+    rounds: list[Any] = []
+    spoken = protein_evidence.networks_spoken
+
+    def speaking(readings: Any, *others: Any, **settings: Any) -> Any:
+        together, said = spoken(readings, *others, **settings)
+        rounds.append((np.concatenate(readings), said))
+        return together, said
+
+    monkeypatch.setattr(protein_evidence, "networks_spoken", speaking)
+    found = protein_evidence.networks(fold)
+    (first, said), (second, heard) = rounds
+    states = found.settings["landmarks"]["direction"]
+    np.testing.assert_array_equal(first, windows_of(fold.train, 3))
+    np.testing.assert_array_equal(second[:, :60], first)
+    np.testing.assert_array_equal(second[:, 60:], windows_of(fold.train, 3, np.exp(said) @ states))
+    np.testing.assert_array_equal(found.heard, heard)
+    # Directions of test chains have no part in what is said about them.
+    hidden = [
+        replace(c, directions=c.directions[::-1]) if f == 1 else c
+        for c, f in zip(chains, fold.folds, strict=True)
+    ]
+    np.testing.assert_array_equal(
+        protein_evidence.networks(replace(fold, data=Data(hidden, True))).seen, found.seen
+    )
 
 
 def test_predictions_made_beforehand_are_evidence():

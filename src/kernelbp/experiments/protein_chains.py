@@ -205,13 +205,21 @@ def directions_of(chains: Sequence[Chain]) -> Matrix:
     return np.concatenate([chain.directions[chain.known] for chain in chains])
 
 
-def windows_of(chains: Sequence[Chain], width: int) -> NDArray[np.float32]:
-    """Profiles of `width` residues around each whose direction is known, zeros beyond the ends, (n, 20 width)."""
+def windows_of(chains: Sequence[Chain], width: int, values: Matrix | None = None) -> NDArray[np.float32]:
+    """Profiles of `width` residues around each whose direction is known, zeros beyond the ends, (n, 20 width).
+
+    Instead of profiles, `values` (n, numbers) of the n residues whose direction is known; zeros where it is not.
+    """
+    ends = np.cumsum([int(chain.known.sum()) for chain in chains])
+    parts = [None] * len(chains) if values is None else np.split(values, ends[:-1])
     found = []
-    for chain in chains:
-        padded = np.pad(chain.profile.astype(np.float32), ((width // 2, width // 2), (0, 0)))
-        size = len(chain.profile)
-        shifted = [padded[step : step + size][chain.known] for step in range(width)]
+    for chain, part in zip(chains, parts, strict=True):
+        rows = chain.profile
+        if part is not None:
+            rows = np.zeros((len(chain.known), part.shape[1]))
+            rows[chain.known] = part
+        padded = np.pad(rows.astype(np.float32), ((width // 2, width // 2), (0, 0)))
+        shifted = [padded[step : step + len(rows)][chain.known] for step in range(width)]
         found.append(np.concatenate(shifted, axis=1))
     return np.concatenate(found)
 

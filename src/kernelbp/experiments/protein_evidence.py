@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from kernelbp.experiments.local_predictors import (
     boosting_spoken,
     networks_spoken,
 )
-from kernelbp.experiments.protein_chains import Fold, directions_of, windows_of
+from kernelbp.experiments.protein_chains import Chain, Fold, directions_of, windows_of
 
 __all__ = ["BOOSTED", "NETWORKS", "ONE", "RIDGE", "WINDOW", "Evidence", "boosting", "linear", "networks"]
 
@@ -75,60 +75,57 @@ def linear(fold: Fold, name: str, width: int) -> Evidence:
 
 
 def networks(fold: Fold) -> Evidence:
-    """Neural networks that classify states of the model."""
+    """Neural networks that classify states of the model, in two rounds.
+
+    The first reads profiles; the second also reads the directions that the first predicts for the residues around. About
+    training chains it is told what members said that did not know them.
+    """
     from kernelbp.kernels import resolve
     from kernelbp.learning.probability import choose_states
 
     # The networks' classes are the states of the model, so states are chosen first.
-    known = directions_of(fold.train)
+    train, test, width = fold.train, fold.test, fold.window
+    known = directions_of(train)
     budget = int(np.clip(round(4 * len(known) ** (1 / 3)), 32, 128))
     states = choose_states(resolve(kb.kernels.Sphere(), known), known, budget).points
-    return _spoken(
-        fold,
-        NETWORKS,
-        ReadyClassifier(),
-        lambda: networks_spoken(
-            [windows_of([chain], fold.window) for chain in fold.train],
-            [np.argmax(chain.directions[chain.known] @ states.T, axis=1) for chain in fold.train],
+    classes = [np.argmax(chain.directions[chain.known] @ states.T, axis=1) for chain in train]
+
+    def told(chains: Sequence[Chain], logs: Matrix) -> Array:
+        predicted = windows_of(chains, width, np.exp(logs) @ states)
+        return np.concatenate([windows_of(chains, width), predicted], axis=1)
+
+    def one_round(heard: Array, seen: Array, number: int) -> tuple[Matrix, Matrix]:
+        ends = np.cumsum([len(mine) for mine in classes])
+        speaker, said = networks_spoken(
+            np.split(heard, ends[:-1]),
+            classes,
             len(states),
             members=fold.sizes.members,
             epochs=fold.sizes.epochs,
-            seed=fold.seed,
-        ),
-        as_directions=lambda logs: np.exp(logs) @ states,
-        settings={"landmarks": {"direction": states}},
+            seed=fold.seed + number,
+        )
+        return said, speaker(seen)
+
+    began = time.perf_counter()
+    heard, seen = one_round(windows_of(train, width), windows_of(test, width), 0)
+    heard, seen = one_round(told(train, heard), told(test, seen), 1)
+    seconds = time.perf_counter() - began
+    settings = {"landmarks": {"direction": states}}
+    return Evidence(
+        NETWORKS, ReadyClassifier(), heard, seen, np.exp(seen) @ states, seconds, seconds, settings
     )
 
 
 def boosting(fold: Fold) -> Evidence:
     """Boosted trees that regress the direction."""
-    return _spoken(
-        fold,
-        BOOSTED,
-        ReadyRegressor(),
-        lambda: boosting_spoken(
-            [windows_of([chain], fold.window) for chain in fold.train],
-            [chain.directions[chain.known] for chain in fold.train],
-            members=min(fold.sizes.members, 3),
-            trees=fold.sizes.trees,
-            seed=fold.seed,
-        ),
-        as_directions=np.asarray,
-        settings={},
-    )
-
-
-def _spoken(
-    fold: Fold,
-    name: str,
-    form: Any,
-    train: Callable[[], tuple[Callable[[Array], Matrix], Matrix]],
-    *,
-    as_directions: Callable[[Matrix], Matrix],
-    settings: Mapping[str, Any],
-) -> Evidence:
     began = time.perf_counter()
-    speaker, heard = train()
+    speaker, heard = boosting_spoken(
+        [windows_of([chain], fold.window) for chain in fold.train],
+        [chain.directions[chain.known] for chain in fold.train],
+        members=min(fold.sizes.members, 3),
+        trees=fold.sizes.trees,
+        seed=fold.seed,
+    )
     seconds = time.perf_counter() - began
     seen = speaker(windows_of(fold.test, fold.window))
-    return Evidence(name, form, heard, seen, as_directions(seen), seconds, seconds, settings)
+    return Evidence(BOOSTED, ReadyRegressor(), heard, seen, seen, seconds, seconds)
