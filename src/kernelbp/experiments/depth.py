@@ -227,9 +227,9 @@ def infer(
     """Kernel belief propagation on the test images, on top of each estimator."""
     train = [scenes[i] for i in fold.train]
     points = points_of(train)
+    scales = {kind: scale_of(train, [w[i] for i in fold.train]) for kind, w in words.items()}
     logs = {
-        kind: {i: evidence_of(w[i], points, scale_of(train, [w[k] for k in fold.train])) for i in fold.test}
-        for kind, w in words.items()
+        kind: {i: evidence_of(w[i], points, scales[kind]) for i in fold.test} for kind, w in words.items()
     }
     alike_too = combined(
         scenes,
