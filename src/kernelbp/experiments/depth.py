@@ -154,7 +154,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
                 lambda f=fold: as_in_the_paper(scenes, f, sizes),  # type: ignore[misc]
                 60,
             )
-            for fold in few
+            for fold in few_images(folds, 1)
             if sizes.per_row
         ]
     )

@@ -74,8 +74,8 @@ class Sizes:
     iterations : of Gaussian-mixture and discrete belief propagation
     particle_iterations : of particles; the paper's are 100
     tried : most settings of a rival tried in its search
-    per_row : whether the paper's own preset, with a relation per row, is run too
-    rival_images : most test images that preset and the rivals, but for discrete ones, are run on: they are slow
+    per_row : whether the paper's own preset, with a relation per row, is run too, on one test image
+    rival_images : most test images that rivals, but for discrete ones, are run on: they are slow
     """
 
     shrink: int = 1
@@ -92,7 +92,7 @@ class Sizes:
     particle_iterations: int = 100
     tried: int = 3
     per_row: bool = True
-    rival_images: int = 1
+    rival_images: int = 3
 
 
 FULL = Sizes()
@@ -107,6 +107,7 @@ QUICK = Sizes(
     states=24,
     tuned=1,
     particle_iterations=20,
+    rival_images=1,
 )
 TINY = Sizes(
     shrink=5,
