@@ -39,7 +39,7 @@ from kernelbp.experiments.protein_chains import (
     graph_of,
     windows_of,
 )
-from kernelbp.experiments.protein_evidence import BOOSTED, NETWORKS, ONE, WINDOW, linear
+from kernelbp.experiments.protein_evidence import KINDS, WINDOW, linear
 from kernelbp.experiments.protein_report import ALONE, CHAIN, EVIDENCE, PLAIN
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Study
@@ -530,7 +530,7 @@ def test_experiment_runs_from_end_to_end_and_is_saved(finished, tmp_path):
     tables = {table.name: table for table in report.tables}
     assert set(tables) == {"summary", "particles", "particle_settings", "folds"}
     methods = {(row["evidence"], row["method"]) for row in tables["summary"].rows}
-    for evidence in (ONE, WINDOW, BOOSTED, NETWORKS):
+    for evidence in KINDS:
         for method in (ALONE, EVIDENCE, PLAIN, CHAIN):
             assert (evidence, method) in methods
     assert all(-1 <= row["mean cosine"] <= 1 for row in tables["folds"].rows)
@@ -648,21 +648,22 @@ def test_the_second_round_reads_what_members_said_of_chains_they_had_not_seen(mo
         return together, said
 
     monkeypatch.setattr(protein_evidence, "networks_spoken", speaking)
-    found = protein_evidence.networks(fold)
+    alone, found = protein_evidence.networks(fold)
     (first, said), (second, heard) = rounds
     states = found.settings["landmarks"]["direction"]
     np.testing.assert_array_equal(first, windows_of(fold.train, 3))
     np.testing.assert_array_equal(second[:, :60], first)
     np.testing.assert_array_equal(second[:, 60:], windows_of(fold.train, 3, np.exp(said) @ states))
+    np.testing.assert_array_equal(alone.heard, said)
     np.testing.assert_array_equal(found.heard, heard)
     # Directions of test chains have no part in what is said about them.
     hidden = [
         replace(c, directions=c.directions[::-1]) if f == 1 else c
         for c, f in zip(chains, fold.folds, strict=True)
     ]
-    np.testing.assert_array_equal(
-        protein_evidence.networks(replace(fold, data=Data(hidden, True))).seen, found.seen
-    )
+    again = protein_evidence.networks(replace(fold, data=Data(hidden, True)))
+    for mine, theirs in zip(again, (alone, found), strict=True):
+        np.testing.assert_array_equal(mine.seen, theirs.seen)
 
 
 def test_predictions_made_beforehand_are_evidence():

@@ -19,15 +19,16 @@ from kernelbp.experiments.local_predictors import (
 )
 from kernelbp.experiments.protein_chains import Chain, Fold, directions_of, windows_of
 
-__all__ = ["BOOSTED", "NETWORKS", "ONE", "RIDGE", "WINDOW", "Evidence", "boosting", "linear", "networks"]
+__all__ = ["KINDS", "NETWORKS", "ONE", "RIDGE", "WINDOW", "Evidence", "boosting", "linear", "networks"]
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
-ONE, WINDOW, BOOSTED, NETWORKS = (
+KINDS = ONE, WINDOW, BOOSTED, FIRST_ROUND, NETWORKS = (
     "one residue, linear",
     "window, linear",
     "window, boosting",
+    "window, one round of networks",
     "window, networks",
 )
 """Kinds of evidence, as they are called in tables."""
@@ -74,7 +75,7 @@ def linear(fold: Fold, name: str, width: int) -> Evidence:
     return Evidence(name, "posterior", heard, seen, ridge.predict(seen), seconds)
 
 
-def networks(fold: Fold) -> Evidence:
+def networks(fold: Fold) -> list[Evidence]:
     """Neural networks that classify states of the model, in two rounds.
 
     The first reads profiles; the second also reads the directions that the first predicts for the residues around. About
@@ -106,14 +107,26 @@ def networks(fold: Fold) -> Evidence:
         )
         return said, speaker(seen)
 
+    heard, seen = windows_of(train, width), windows_of(test, width)
+    found: list[Evidence] = []
     began = time.perf_counter()
-    heard, seen = one_round(windows_of(train, width), windows_of(test, width), 0)
-    heard, seen = one_round(told(train, heard), told(test, seen), 1)
-    seconds = time.perf_counter() - began
-    settings = {"landmarks": {"direction": states}}
-    return Evidence(
-        NETWORKS, ReadyClassifier(), heard, seen, np.exp(seen) @ states, seconds, seconds, settings
-    )
+    for number, name in enumerate((FIRST_ROUND, NETWORKS)):
+        said, seen_said = one_round(heard, seen, number)
+        seconds = time.perf_counter() - began
+        found.append(
+            Evidence(
+                name,
+                ReadyClassifier(),
+                said,
+                seen_said,
+                np.exp(seen_said) @ states,
+                seconds,
+                seconds,
+                {"landmarks": {"direction": states}},
+            )
+        )
+        heard, seen = told(train, said), told(test, seen_said)
+    return found
 
 
 def boosting(fold: Fold) -> Evidence:

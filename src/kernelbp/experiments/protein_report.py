@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.experiments.protein_chains import Chain, Sizes, directions_of
-from kernelbp.experiments.protein_evidence import BOOSTED, NETWORKS, ONE, WINDOW
+from kernelbp.experiments.protein_evidence import KINDS, NETWORKS, ONE, WINDOW
 from kernelbp.experiments.report import Picture
 from kernelbp.experiments.study import Result, Row
 
@@ -66,7 +66,7 @@ def summary_of(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         groups.setdefault((str(row["evidence"]), str(row["method"])), []).append(row)
     summary: list[Row] = []
-    order = {name: place for place, name in enumerate((PROCESS, ONE, WINDOW, BOOSTED, NETWORKS))}
+    order = {name: place for place, name in enumerate((PROCESS, *KINDS))}
     for (evidence, method), mine in sorted(groups.items(), key=lambda item: order[item[0][0]]):
         scores = [float(row["mean cosine"] or 0.0) for row in mine]
         inference, iterations = _mean(mine, "inference seconds"), _mean(mine, "iterations")
@@ -162,9 +162,7 @@ def pictures_of(found: Mapping[str, Result], rows: Sequence[Row], compared: Sequ
     pictures.append(
         Picture(
             "folds",
-            protein_folds(
-                {name: bars[name] for name in (ONE, WINDOW, BOOSTED, NETWORKS) if name in bars}, exact
-            ),
+            protein_folds({name: bars[name] for name in KINDS if name in bars}, exact),
             "Mean cosine by fold, a panel for each kind of evidence. Lines, and the numbers at the top, are means over the folds run."
             + (" The dashed line is the exact answer." if exact else ""),
         )
