@@ -121,7 +121,7 @@ def networks(fold: Fold) -> list[Evidence]:
                 seen_said,
                 np.exp(seen_said) @ states,
                 seconds,
-                seconds,
+                seconds - sum(before.prepared for before in found),
                 {"landmarks": {"direction": states}},
             )
         )
