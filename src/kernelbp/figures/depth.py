@@ -124,9 +124,11 @@ def depth_distribution(arrays: Mapping[str, NDArray[Any]]) -> Figure:
 def depth_bars(table: Sequence[Mapping[str, Any]]) -> Figure:
     """Errors of all methods, and seconds of inference of those that pass messages.
 
+    Methods that were run on some of the images only stand last, faded: their errors do not compare with the others'.
+
     Parameters
     ----------
-    table : rows with "method", "evidence", "MAE log10" and "seconds an image"
+    table : rows with "method", "evidence", "images", "MAE log10" and "seconds an image"
 
     Returns
     -------
@@ -134,8 +136,16 @@ def depth_bars(table: Sequence[Mapping[str, Any]]) -> Figure:
     """
     from matplotlib.figure import Figure
 
+    most = max(int(row["images"]) for row in table)
+
     def label(row: Mapping[str, Any]) -> str:
-        return f"kernel BP on {row['evidence']}" if row["method"] == "kernel BP" else str(row["method"])
+        said = str(row["method"])
+        if said.startswith("kernel BP") and row["evidence"] != "linear kernel":
+            said = said.replace("kernel BP", f"kernel BP on {row['evidence']}")
+        return said if is_whole(row) else f"{said} ({row['images']} of {most} images)"
+
+    def is_whole(row: Mapping[str, Any]) -> bool:
+        return int(row["images"]) == most
 
     def colour(row: Mapping[str, Any]) -> str:
         method = str(row["method"])
@@ -145,28 +155,30 @@ def depth_bars(table: Sequence[Mapping[str, Any]]) -> Figure:
             return LOCAL
         return OTHER if method.startswith("kernel") else RIVAL
 
-    figure = Figure(figsize=(12.5, 0.34 * len(table) + 1.3), layout="constrained")
+    figure = Figure(figsize=(14.0, 0.32 * len(table) + 1.2), layout="constrained")
     errors, seconds = figure.subplots(1, 2)
     timed = [row for row in table if row["seconds an image"]]
     for axes, rows, name, title in (
         (
             errors,
-            sorted(table, key=lambda r: -r["MAE log10"]),
+            sorted(table, key=lambda r: (is_whole(r), -r["MAE log10"])),
             "MAE log10",
-            "mean absolute error, log10 depth",
+            "MAE, log10 depth",
         ),
         (
             seconds,
             sorted(timed, key=lambda r: -r["seconds an image"]),
             "seconds an image",
-            "seconds of inference, an image",
+            "seconds an image",
         ),
     ):
         values = [float(row[name]) for row in rows]
         bars = axes.barh([label(row) for row in rows], values, color=[colour(row) for row in rows])
+        for row, bar in zip(rows, bars, strict=True):
+            bar.set_alpha(1.0 if is_whole(row) else 0.5)
         axes.bar_label(bars, [f"{value:.3g}" for value in values], padding=3, fontsize=10)
         axes.set_title(title, fontsize=12)
         axes.tick_params(labelsize=10)
-        axes.margins(x=0.14)
+        axes.margins(x=0.25, y=0.01)
     seconds.set_xscale("log")
     return figure
