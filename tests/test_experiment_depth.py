@@ -21,7 +21,8 @@ from kernelbp.datasets import (
 )
 from kernelbp.datasets.depths import depth_folder_form
 from kernelbp.errors import InputError
-from kernelbp.experiments import depth, depth_model
+from kernelbp.experiments import depth, depth_evidence, depth_model
+from kernelbp.experiments.depth_evidence import Evidence, Said
 from kernelbp.experiments.depth_lookalikes import find_look_alikes
 from kernelbp.experiments.depth_predictors import Local, combined
 from kernelbp.experiments.depth_scenes import TINY, Fold, Scene
@@ -223,6 +224,7 @@ def test_every_method_stands_in_the_table(finished):
         "MLP alone",
         "all three alone",
         "look-alikes alone",
+        "ridge and look-alikes alone",
         "all three and look-alikes alone",
         "kernel BP, no look-alikes",
         "median of each row",
@@ -245,13 +247,13 @@ def test_every_method_stands_in_the_table(finished):
 
 def test_one_setting_is_chosen_for_each_evidence(finished):
     rows = finished[1].tables[2].rows
-    for kind in (*depth.ESTIMATORS, depth_model.TOGETHER):
+    for kind in (*depth.ESTIMATORS, depth_evidence.TOGETHER):
         mine = [row for row in rows if row["evidence"] == kind]
         (chosen,) = [row for row in mine if row["chosen"]]
         assert chosen["MAE"] == min(row["MAE"] for row in mine)
-        found = depth_model.best_of(Result(rows), kind)
-        assert found == (chosen["power"], chosen["look-alikes count"], chosen["mixing"])
-        assert depth_model.best_of(Result(rows), kind, alike=False)[1] == 0.0
+        found = depth_evidence.best_of(Result(rows), kind)
+        assert found == (chosen["power"], chosen["look-alikes count"])
+        assert depth_evidence.best_of(Result(rows), kind, alike=False)[1] is None
 
 
 def test_a_finished_run_is_resumed_without_work(finished, monkeypatch):
@@ -280,6 +282,13 @@ def smooth_scenes(number: int) -> list[Scene]:
     return scenes
 
 
+def said_by(words: list[np.ndarray], scenes: list[Scene], off: tuple[float, ...] = (0.0,)) -> Said:
+    """One predictor's words, pooled with nothing, and look-alikes that are off by so much."""
+    word = dict(enumerate(words))
+    alike = {i: scene.depth[..., None] + np.array(off) for i, scene in enumerate(scenes)}
+    return Said({"one": word}, {"one": word}, alike)
+
+
 def test_the_papers_preset_reads_depth_off_features_that_tell_it():
     scenes = smooth_scenes(5)
     result = depth.as_in_the_paper(scenes, Fold("last", (0, 1, 2, 3), (4,)), SIZES)
@@ -293,9 +302,9 @@ def test_the_graph_repairs_a_predictor_that_is_wrong_at_single_patches():
     words = [s.depth + 0.4 * (rng.random(s.depth.shape) < 0.2) for s in scenes]
     bands = np.arange(6) // 2
     model = depth_model.learn(bands, scenes[:4], SIZES)
-    points = depth_model.points_of(scenes[:4])
-    logs = depth_model.evidence_of(words[4], points, depth_model.scale_of(scenes[:4], words[:4]))
-    graph = depth_model.softened(depth_model.grid_of(bands, (6, 9)), points, logs, 1.0)
+    evidence = Evidence(said_by(words, scenes), scenes, range(4))
+    logs = evidence.logs("one", 4, None)
+    graph = depth_model.softened(depth_model.grid_of(bands, (6, 9)), evidence.points, logs, 1.0)
     found = depth_model.median_of(model.infer(graph), graph, (6, 9))
     assert np.abs(found - scenes[4].depth).mean() < 0.7 * np.abs(words[4] - scenes[4].depth).mean()
 
@@ -351,13 +360,37 @@ def test_look_alikes_are_patches_of_other_images():
     assert row["MAE"] == pytest.approx(expected)
 
 
-def test_many_voices_count_as_one():
-    points = np.linspace(0, 1, 11)
-    one = depth_model.evidence_of(np.array([[0.2, 0.7]]), points, 0.1)
-    np.testing.assert_allclose(one, -np.abs(points - np.array([[0.2], [0.7]])) / 0.1)
-    many = depth_model.evidence_of(np.array([[[0.2, 0.4], [0.7, 0.7]]]), points, 0.1)
-    other = depth_model.evidence_of(np.array([[0.4, 0.7]]), points, 0.1)
-    np.testing.assert_allclose(many, (one + other) / 2)
+def test_evidence_is_laplaces_with_the_scale_of_errors_on_known_scenes():
+    scenes = smooth_scenes(3)
+    words = [scene.depth + off for scene, off in zip(scenes, (0.1, -0.3, 0.25), strict=True)]
+    evidence = Evidence(said_by(words, scenes), scenes, (0, 1))
+    assert evidence.points[[0, -1]] == pytest.approx([0.2, 1.3])
+    expected = -np.abs(evidence.points - words[2].reshape(-1, 1)) / 0.2
+    np.testing.assert_allclose(evidence.logs("one", 2, None), expected)
+    middle = evidence.logs("one", 2, None, part=2).reshape(6, 4, -1)
+    np.testing.assert_allclose(middle, expected.reshape(6, 9, -1)[:, 2:6])
+
+
+def test_look_alikes_together_count_as_one_voice():
+    scenes = smooth_scenes(3)
+    words = [scene.depth + 0.1 for scene in scenes]
+    heard = Evidence(said_by(words, scenes, (-0.2, 0.2)), scenes, (0, 1))
+    pooled = heard.logs("one", 2, 0.0)
+    points, truth = heard.points, scenes[2].depth.reshape(-1, 1)
+    both = -(np.abs(points - truth + 0.2) + np.abs(points - truth - 0.2)) / 2 / 0.2
+    np.testing.assert_allclose(heard.logs("one", 2, 3.0), pooled + 3.0 * both)
+
+
+def test_predictors_are_averaged_with_the_median_of_look_alikes():
+    """Where those err the other way, the weighted mean is right; look-alikes that are far off get no weight."""
+    scenes, fold = smooth_scenes(4), Fold("last", (0, 1, 2), (3,))
+    words = {"one": {i: scene.depth + 0.1 for i, scene in enumerate(scenes)}}
+    for off, expected in ((-0.1, 0.0), (2.0, 0.1)):
+        alike = {i: scene.depth[..., None] + off + np.array([-0.5, 0, 0.5]) for i, scene in enumerate(scenes)}
+        said = Said.of(scenes, fold, words, alike)
+        np.testing.assert_allclose(said.alone["one"][3], words["one"][3])
+        for kind in ("one", depth_evidence.TOGETHER):
+            np.testing.assert_allclose(said.pooled[kind][3], scenes[3].depth + expected, atol=1e-12)
 
 
 def test_rows_of_a_band_share_relations():

@@ -6,17 +6,18 @@ from training images. As in the paper, depths in one row share a relation, depth
 below, and patches of a row share a likelihood; rows are pooled in bands, each with its own marginal of depth. A patch has
 neighbours in other images too: the patches of training images that look most like it, whose depth is known.
 
-What a predictor's word is worth is learned from its predictions of training images it was not trained on: how far it is
-off on average is the scale of a Laplace likelihood around its prediction. What a look-alike's depth is worth is learned
-in the same way. Errors of neighbouring patches are alike, which no likelihood of single patches knows: evidence is
-therefore raised to a power. The power, the share that look-alikes have in it, and how much independence is mixed into
-the relations, are chosen by belief propagation on training images.
+A predictor's word is first averaged with the median of the look-alikes' depths, with weights that suit training images it
+was not trained on. What that is worth is learned there, too: how far it is off on average is the scale of a Laplace
+likelihood around it. What a look-alike's own depth is worth is learned in the same way. Errors of neighbouring patches are
+alike, which no likelihood of single patches knows: evidence is therefore raised to a power. The power, and what look-alikes
+count once more beside the average, are chosen by belief propagation on training images.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -24,25 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.datasets.depth_features import DEPTH_FEATURES
+from kernelbp.experiments.depth_evidence import POINTS, TOGETHER, Evidence, Said, best_of, in_words
 from kernelbp.experiments.depth_lookalikes import ALIKE, ALIKE_WORDS, find_look_alikes
 from kernelbp.experiments.depth_model import (
-    POINTS,
-    TOGETHER,
-    best_of,
     depth_name,
-    evidence_of,
     grained,
     grid_of,
     learn,
     median_of,
     pairs_of,
     parts_of,
-    points_of,
     quietly,
-    scale_of,
     softened,
 )
-from kernelbp.experiments.depth_predictors import ESTIMATORS, combined, predict
+from kernelbp.experiments.depth_predictors import ESTIMATORS, predict
 from kernelbp.experiments.depth_predictors import SETTINGS as PREDICTOR_SETTINGS
 from kernelbp.experiments.depth_rivals import FOR_RIVALS, PAPER, TRIED, WAYS, compare
 from kernelbp.experiments.depth_scenes import (
@@ -56,7 +52,6 @@ from kernelbp.experiments.depth_scenes import (
     few_images,
     inner_parts,
     load,
-    middle_columns,
     middle_of,
     scored,
     thinned,
@@ -72,11 +67,10 @@ __all__ = ["run"]
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-CHOICES = tuple(product((3.0, 1.0, 0.3, 0.1), (0.0, 0.3, 1.0, 3.0, 10.0), (None, 0.05)))
-"""Tried on training images: powers of the evidence, what look-alikes count beside a predictor's word, and shares of
-independence in the relations (None: as pairs say)."""
-WITH_ALIKE = f"{TOGETHER} and {ALIKE}"
-"""The best weighted mean of what all of them say, without a graph."""
+POWERS = (3.0, 1.0, 0.3, 0.1)
+COUNTS = (None, 0.0, 0.3, 1.0, 3.0)
+"""Tried on training images: powers of the evidence, and what look-alikes count in it beside a word that is averaged with
+them. None: they are not heard at all."""
 GRID_ONLY = f"kernel BP, no {ALIKE}"
 TUNED_TOLERANCE = 1e-2
 """Settings are chosen by messages that have nearly settled."""
@@ -100,8 +94,8 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
         ]
     )
 
-    def words_of(fold: Fold) -> dict[str, dict[int, Matrix]]:
-        """What each predictor, all together and look-alikes say, by scene: (rows, columns) or (rows, columns, look-alikes)."""
+    @cache
+    def said_of(fold: Fold) -> Said:
         words = {
             kind: {
                 int(name): np.asarray(array, dtype=np.float64)
@@ -110,11 +104,11 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
             for kind in (*ESTIMATORS, ALIKE)
         }
         alike = words.pop(ALIKE)
-        return {**words, TOGETHER: combined(scenes, fold, words)[1], ALIKE: alike}
+        return Said.of(scenes, fold, words, alike)
 
     tuned = study.finish(
         [
-            Case(f"settings, {fold.name}", lambda f=fold: tune(scenes, f, words_of(f), bands, sizes), 20)  # type: ignore[misc]
+            Case(f"settings, {fold.name}", lambda f=fold: tune(scenes, f, said_of(f), bands, sizes), 20)  # type: ignore[misc]
             for fold in folds
         ]
     )
@@ -122,7 +116,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
         [
             Case(
                 f"kernel BP, {fold.name}",
-                lambda f=fold: infer(scenes, f, words_of(f), bands, sizes, tuned[f"settings, {f.name}"]),  # type: ignore[misc]
+                lambda f=fold: infer(scenes, f, said_of(f), bands, sizes, tuned[f"settings, {f.name}"]),  # type: ignore[misc]
                 20,
             )
             for fold in folds
@@ -138,7 +132,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
                     w,
                     scenes,
                     f,
-                    words_of(f),
+                    said_of(f),
                     bands,
                     sizes,
                     tuned[f"settings, {f.name}"],
@@ -161,103 +155,71 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     return _report(study, sizes, form, scenes, folds, [predicted, ours, others], tuned, ours)
 
 
-def tune(
-    scenes: Sequence[Scene],
-    fold: Fold,
-    words: Mapping[str, Mapping[int, Matrix]],
-    bands: Indices,
-    sizes: Sizes,
-) -> Result:
-    """Choose power, look-alikes' share and mixing on training images, each left out when relations are learned.
+def tune(scenes: Sequence[Scene], fold: Fold, said: Said, bands: Indices, sizes: Sizes) -> Result:
+    """Choose power and look-alikes' count on training images, each left out when relations are learned.
 
     Returns
     -------
-    Result with a row for each estimator and each of `CHOICES`
+    Result with a row for each estimator, each of `POWERS` and each of `COUNTS`
     """
-    kinds = [kind for kind in words if kind != ALIKE]
-    errors = {kind: np.zeros(len(CHOICES)) for kind in kinds}
+    kinds = list(said.alone)
+    errors = np.zeros((len(kinds), len(COUNTS), len(POWERS)))
     parts = inner_parts(scenes, fold)
     for part in parts:
         known = [i for i in fold.train if i not in part]
-        points = points_of([scenes[i] for i in known])
-        models = {
-            mixing: learn(bands, [scenes[i] for i in known], sizes, mixing)
-            for mixing in {mixing for *_, mixing in CHOICES}
-        }
-        scales = {
-            kind: scale_of([scenes[i] for i in known], [w[i] for i in known]) for kind, w in words.items()
-        }
+        evidence = Evidence(said, scenes, known)
+        model = learn(bands, [scenes[i] for i in known], sizes)
         chosen = thinned(part, sizes.tuned)
-        for i in chosen:
+        for i, (k, kind), (c, count) in product(chosen, enumerate(kinds), enumerate(COUNTS)):
             scene = middle_of(scenes[i], TUNED_PART)
-            logs = {
-                kind: evidence_of(middle_columns(w[i], TUNED_PART), points, scales[kind])
-                for kind, w in words.items()
-            }
-            for kind, (number, (power, share, mixing)) in product(kinds, enumerate(CHOICES)):
-                together = logs[kind] + share * logs[ALIKE]
-                graph = softened(grid_of(bands, scene.depth.shape), points, together, power)
-                beliefs = quietly(models[mixing].infer, graph, tolerance=TUNED_TOLERANCE)
+            logs = evidence.logs(kind, i, count, TUNED_PART)
+            for p, power in enumerate(POWERS):
+                graph = softened(grid_of(bands, scene.depth.shape), evidence.points, logs, power)
+                beliefs = quietly(model.infer, graph, tolerance=TUNED_TOLERANCE)
                 error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
-                errors[kind][number] += error / (len(chosen) * len(parts))
+                errors[k, c, p] += error / (len(chosen) * len(parts))
     rows: list[Row] = [
         {
             "fold": fold.name,
             "evidence": kind,
             "power": power,
-            "look-alikes count": share,
-            "mixing": mixing,
-            "MAE": found[number],
-            "chosen": number == int(np.argmin(found)),
+            "look-alikes count": count,
+            "MAE": errors[k, c, p],
+            "chosen": (c, p) == np.unravel_index(errors[k].argmin(), errors[k].shape),
         }
-        for kind, found in errors.items()
-        for number, (power, share, mixing) in enumerate(CHOICES)
+        for (k, kind), (c, count), (p, power) in product(
+            enumerate(kinds), enumerate(COUNTS), enumerate(POWERS)
+        )
     ]
     return Result(rows)
 
 
 def infer(
-    scenes: Sequence[Scene],
-    fold: Fold,
-    words: Mapping[str, Mapping[int, Matrix]],
-    bands: Indices,
-    sizes: Sizes,
-    tuned: Result,
+    scenes: Sequence[Scene], fold: Fold, said: Said, bands: Indices, sizes: Sizes, tuned: Result
 ) -> Result:
     """Kernel belief propagation on the test images, on top of each estimator."""
     train = [scenes[i] for i in fold.train]
-    points = points_of(train)
-    scales = {kind: scale_of(train, [w[i] for i in fold.train]) for kind, w in words.items()}
-    logs = {
-        kind: {i: evidence_of(w[i], points, scales[kind]) for i in fold.test} for kind, w in words.items()
-    }
-    alike_too = combined(
-        scenes,
-        fold,
-        {
-            **{kind: words[kind] for kind in ESTIMATORS},
-            ALIKE: {i: np.median(found, axis=-1) for i, found in words[ALIKE].items()},
-        },
-    )[1]
+    evidence = Evidence(said, scenes, fold.train)
+    points = evidence.points
+    began = time.perf_counter()
+    model = learn(bands, train, sizes)
+    fitted = time.perf_counter() - began
+    # Compiled once for all: that is no part of an inference.
+    quietly(
+        model.infer,
+        softened(grid_of(bands, (len(bands), 2)), points, np.zeros((2 * len(bands), POINTS)), 1.0),
+    )
     rows: list[Row] = []
     for i in fold.test:
-        rows.append(scored(f"{TOGETHER} alone", TOGETHER, scenes[i], words[TOGETHER][i]))
-        rows.append(scored(f"{WITH_ALIKE} alone", TOGETHER, scenes[i], alike_too[i]))
+        rows.append(scored(f"{TOGETHER} alone", TOGETHER, scenes[i], said.alone[TOGETHER][i]))
+        rows.extend(scored(_pooled(kind), kind, scenes[i], word[i]) for kind, word in said.pooled.items())
     arrays: dict[str, NDArray[Any]] = {"points": points}
-    for kind, method in product([kind for kind in words if kind != ALIKE], ("kernel BP", GRID_ONLY)):
-        power, share, mixing = best_of(tuned, kind, alike=method != GRID_ONLY)
-        began = time.perf_counter()
-        model = learn(bands, train, sizes, mixing)
-        fitted = time.perf_counter() - began
-        # Compiled once for all: that is no part of an inference.
-        quietly(
-            model.infer,
-            softened(grid_of(bands, (len(bands), 2)), points, np.zeros((2 * len(bands), POINTS)), 1.0),
-        )
+    for kind, method in product(said.alone, ("kernel BP", GRID_ONLY)):
+        power, count = best_of(tuned, kind, alike=method != GRID_ONLY)
         for i in fold.test:
             scene, shape = scenes[i], scenes[i].depth.shape
-            together = logs[kind][i] + share * logs[ALIKE][i]
-            graph = softened(grid_of(bands, shape), points, together, power)
+            logs = evidence.logs(kind, i, count)
+            graph = softened(grid_of(bands, shape), points, logs, power)
             began = time.perf_counter()
             beliefs = quietly(model.infer, graph)
             seconds = time.perf_counter() - began
@@ -272,13 +234,13 @@ def infer(
                     seconds=seconds,
                     iterations=beliefs.iterations,
                     converged=beliefs.converged,
-                    settings=f"power {power}, look-alikes {share}, mixing {mixing or 'as learned'}",
+                    settings=in_words(power, count),
                 )
             )
             if method == GRID_ONLY:
                 continue
             lone = Graph.from_edges([], variables=[depth_name(band) for band in np.repeat(bands, shape[1])])
-            lone = softened(lone, points, together, 1.0)
+            lone = softened(lone, points, logs, 1.0)
             unaided = median_of(model.infer(lone), lone, shape)
             rows.append(scored(f"{kind}'s evidence, no grid", kind, scene, unaided))
             arrays[f"found {kind} {i}"] = found.astype(np.float32)
@@ -454,14 +416,14 @@ def _report(
                 "depth",
                 "Mean absolute error in log10 depth, mean over test images",
                 table,
-                f"Wall seconds, measured in this run. The rivals get what {FOR_RIVALS} say, as kernel BP does, and the "
-                f"same training pairs; at their best found settings {ALIKE} too. They are slow: see the column of images.",
+                f"Wall seconds, measured in this run. The rivals get the evidence of {FOR_RIVALS}, with {ALIKE}, as kernel BP "
+                "does, and the same training pairs. They are slow: see the column of images.",
             ),
             Table("depth_images", "Every test image", every),
             Table(
                 "depth_power",
-                "Power of the evidence, what look-alikes count in it, and mixing, tried on training images: mean absolute "
-                "error there",
+                "Power of the evidence and what look-alikes count in it (empty: they are not heard), tried on training images: "
+                "mean absolute error there",
                 [row for result in tuned.values() for row in result.rows],
             ),
         ],
@@ -512,13 +474,18 @@ def _against_rivals(rows: Sequence[Row]) -> Iterator[tuple[float, str]]:
             yield float(mine / other), f"{mine / other:.4f} ({mine:.4f} to {other:.4f} of {method}, {images})"
 
 
+def _pooled(kind: str) -> str:
+    """The name of what is said without a graph: the best weighted mean of predictors and look-alikes."""
+    return f"{kind} and {ALIKE} alone"
+
+
 def claims(table: Sequence[Row], rows: Sequence[Row]) -> list[Claim]:
     """What this experiment is to show; `table` averages the `rows` of single images."""
     error = {(row["method"], row["evidence"]): float(row["MAE log10"] or 0) for row in table}
     made = []
     for kind, alone in (
         *((kind, f"{kind} alone") for kind in (*ESTIMATORS, TOGETHER)),
-        (TOGETHER, f"{WITH_ALIKE} alone"),
+        *((kind, _pooled(kind)) for kind in (*ESTIMATORS, TOGETHER)),
         (TOGETHER, f"{ALIKE} alone"),
     ):
         with_graph = error["kernel BP", kind]
@@ -573,10 +540,8 @@ def settings_of(
         "seed": study.options.seed,
         "bands of rows": sizes.bands,
         "states of a band's depth": sizes.states,
-        "powers, counts of look-alikes and mixings tried": "; ".join(
-            ", ".join(str(value or "as learned" if n == 2 else value) for value in dict.fromkeys(column))
-            for n, column in enumerate(zip(*CHOICES, strict=True))
-        ),
+        "powers and counts of look-alikes tried": f"{', '.join(map(str, POWERS))}; "
+        f"{', '.join('not heard' if count is None else str(count) for count in COUNTS)}",
         ALIKE: ALIKE_WORDS,
         "patches learned from": sizes.patches,
         "boosting rounds, MLP epochs": f"{sizes.rounds}, {sizes.epochs}",

@@ -1,7 +1,7 @@
-"""Rivals on the depth experiment: the same relations and training pairs.
+"""Rivals on the depth experiment: the same relations, training pairs and evidence.
 
-With the paper's settings they pass messages over the paper's graph, a grid, and what predictors say is their evidence. With
-settings searched for they are given the look-alikes of kernel belief propagation, too.
+With the paper's settings the evidence is taken as it is; with settings searched for it is raised to a power that is searched
+for, too, as kernel belief propagation's is.
 """
 
 from __future__ import annotations
@@ -14,20 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.experiments.depth_lookalikes import ALIKE
-from kernelbp.experiments.depth_model import (
-    TOGETHER,
-    best_of,
-    evidence_of,
-    grid_of,
-    median_of,
-    pairs_of,
-    parts_of,
-    points_of,
-    quietly,
-    scale_of,
-    softened,
-)
+from kernelbp.experiments.depth_evidence import TOGETHER, Evidence, Said, best_of, in_words
+from kernelbp.experiments.depth_model import grid_of, median_of, pairs_of, parts_of, quietly, softened
 from kernelbp.experiments.depth_scenes import (
     TUNED_PART,
     Fold,
@@ -35,7 +23,6 @@ from kernelbp.experiments.depth_scenes import (
     Sizes,
     error_of,
     inner_parts,
-    middle_columns,
     middle_of,
     scored,
     thinned,
@@ -45,7 +32,6 @@ from kernelbp.experiments.study import Result
 __all__ = ["FOR_RIVALS", "PAPER", "TRIED", "WAYS", "compare"]
 
 Indices = NDArray[np.intp]
-Matrix = NDArray[np.float64]
 
 FOR_RIVALS = TOGETHER
 """Whose evidence the rivals get, too."""
@@ -71,16 +57,10 @@ TRIED: dict[str, list[dict[str, Any]]] = {
         {**SETTLED, "spacing": "quantiles", "weighting": "tree-reweighted"},
         {**SETTLED, "spacing": "quantiles", "weighting": "bethe", "damping": 0.5},
     ],
-    "particle": [
-        {"mixing": 0.05, "damping": 0.5},
-        {"mixing": 0.2, "damping": 0.5},
-    ],
-    "Gaussian-mixture": [
-        {"mixing": 0.05, "damping": 0.5},
-        {"mixing": 0.2, "damping": 0.5},
-    ],
+    "particle": [{"mixing": 0.05, "damping": 0.5}, {"mixing": 0.2, "damping": 0.5}, {}],
+    "Gaussian-mixture": [{"mixing": 0.05, "damping": 0.5}, {"mixing": 0.2, "damping": 0.5}, {}],
 }
-"""What the search tries in place of the paper's settings, each with several powers of the evidence."""
+"""What the search changes of the paper's settings, each with several powers of the evidence."""
 SEARCHED_FACTORS = (1.0, 1 / 3, 3.0)
 """On the power of the evidence that is best for kernel belief propagation."""
 SEARCHED_ITERATIONS = {"discrete": 100, "particle": 20, "Gaussian-mixture": 10}
@@ -94,7 +74,7 @@ def compare(
     way: str,
     scenes: Sequence[Scene],
     fold: Fold,
-    words: Mapping[str, Mapping[int, Matrix]],
+    said: Said,
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
@@ -102,11 +82,11 @@ def compare(
     """A rival with the predictions and the training pairs that kernel belief propagation has."""
     limit = sizes.particle_iterations if rival == "particle" else sizes.iterations
     settings: dict[str, Any] = {**PAPER[rival], "max_iterations": limit, "tolerance": 0.0}
-    power, share = 1.0, 0.0
+    power, share = 1.0, best_of(tuned, FOR_RIVALS)[1]
     if way == "best found":
-        settings, power, share = _searched(rival, settings, scenes, fold, words, bands, sizes, tuned)
+        settings, power = _searched(rival, settings, scenes, fold, said, bands, sizes, tuned)
     train = [scenes[i] for i in fold.train]
-    points, scales = points_of(train), _scales(scenes, fold.train, words)
+    evidence = Evidence(said, scenes, fold.train)
     began = time.perf_counter()
     model = _rival(rival, settings, bands, train)
     fitted = time.perf_counter() - began
@@ -114,16 +94,12 @@ def compare(
     rows = []
     for i in fold.test:
         scene, shape = scenes[i], scenes[i].depth.shape
-        said, alike = (evidence_of(words[kind][i], points, scale) for kind, scale in scales.items())
-        logs = said + share * alike
-        graph = softened(grid_of(bands, shape), points, logs, power)
+        graph = softened(grid_of(bands, shape), evidence.points, evidence.logs(FOR_RIVALS, i, share), power)
         began = time.perf_counter()
         beliefs = quietly(model.infer, graph, **asked)
         seconds = time.perf_counter() - began
         found = median_of(beliefs, graph, shape)
-        used = ", ".join(
-            f"{name} {value}" for name, value in {**settings, "power": power, "look-alikes": share}.items()
-        )
+        used = ", ".join([*(f"{name} {value}" for name, value in settings.items()), in_words(power, share)])
         rows.append(
             scored(
                 f"{rival} BP, {way}",
@@ -145,15 +121,15 @@ def _searched(
     settings: dict[str, Any],
     scenes: Sequence[Scene],
     fold: Fold,
-    words: Mapping[str, Mapping[int, Matrix]],
+    said: Said,
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
-) -> tuple[dict[str, Any], float, float]:
-    """The settings and the power of evidence with the least error on training images, and what look-alikes count in it.
+) -> tuple[dict[str, Any], float]:
+    """The settings and the power of evidence with the least error on training images.
 
-    They count what is best for kernel belief propagation. Discrete belief propagation is quick and searches where that does;
-    others on a part of one image.
+    Look-alikes count what is best for kernel belief propagation. Discrete belief propagation is quick and searches where that
+    does; others on a part of one image.
     """
     parts = inner_parts(scenes, fold)
     parts, images, part = (
@@ -161,14 +137,13 @@ def _searched(
         if rival == "discrete"
         else (parts[-1:], 1, TUNED_PART * SEARCHED_PART)
     )
-    ours, share, _ = best_of(tuned, FOR_RIVALS)
+    ours, share = best_of(tuned, FOR_RIVALS)
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
     powers = [ours * factor for factor in SEARCHED_FACTORS]
     errors = np.zeros((len(tried), len(powers)))
     for left_out, (number, options) in product(parts, enumerate(tried)):
         known = [i for i in fold.train if i not in left_out]
-        points = points_of([scenes[i] for i in known])
-        scales = _scales(scenes, known, words)
+        evidence = Evidence(said, scenes, known)
         model = _rival(rival, options, bands, [scenes[i] for i in known])
         asked = {name: value for name, value in options.items() if name in OF_INFER}
         # A search need not run as long as a test.
@@ -176,26 +151,13 @@ def _searched(
         chosen = thinned(left_out, images)
         for i, (column, power) in product(chosen, enumerate(powers)):
             scene = middle_of(scenes[i], part)
-            said, alike = (
-                evidence_of(middle_columns(words[kind][i], part), points, scale)
-                for kind, scale in scales.items()
-            )
-            graph = softened(grid_of(bands, scene.depth.shape), points, said + share * alike, power)
+            logs = evidence.logs(FOR_RIVALS, i, share, part)
+            graph = softened(grid_of(bands, scene.depth.shape), evidence.points, logs, power)
             beliefs = quietly(model.infer, graph, **asked)
             error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
             errors[number, column] += error / (len(chosen) * len(parts))
     best = divmod(int(np.argmin(errors)), len(powers))
-    return tried[best[0]], powers[best[1]], share
-
-
-def _scales(
-    scenes: Sequence[Scene], known: Sequence[int], words: Mapping[str, Mapping[int, Matrix]]
-) -> dict[str, float]:
-    """Of the likelihoods around what predictors and look-alikes say."""
-    return {
-        kind: scale_of([scenes[i] for i in known], [words[kind][i] for i in known])
-        for kind in (FOR_RIVALS, ALIKE)
-    }
+    return tried[best[0]], powers[best[1]]
 
 
 def _rival(rival: str, settings: Mapping[str, Any], bands: Indices, train: Sequence[Scene]) -> Any:

@@ -36,6 +36,7 @@ __all__ = [
     "Scene",
     "Sizes",
     "error_of",
+    "few_images",
     "inner_parts",
     "load",
     "middle_columns",
@@ -48,7 +49,7 @@ Matrix = NDArray[np.float64]
 
 INNER = 3
 """Parts of the training images, each predicted by a predictor trained on the others."""
-TUNED_PART = 4
+TUNED_PART = 2
 """Columns of a training image that settings are chosen on: one of this many, in the middle."""
 LEAST_KNOWN = 0.5
 """Images with less known depth are left out."""
@@ -79,9 +80,9 @@ class Sizes:
     """
 
     shrink: int = 1
-    scenes: int = 44
+    scenes: int = 100
     folds: int = 7
-    tested: int = 10
+    tested: int = 30
     patches: int = 20000
     rounds: int = 100
     epochs: int = 20
@@ -92,7 +93,7 @@ class Sizes:
     particle_iterations: int = 100
     tried: int = 3
     per_row: bool = True
-    rival_images: int = 3
+    rival_images: int = 7
 
 
 FULL = Sizes()
@@ -147,10 +148,10 @@ class Fold:
 
 
 def few_images(folds: Sequence[Fold], most: int) -> list[Fold]:
-    """The first folds, with no more than so many test images in all."""
+    """The first folds, with no more than so many test images in all, evenly through a fold's."""
     kept: list[Fold] = []
     for fold in folds:
-        test = fold.test[: most - sum(len(other.test) for other in kept)]
+        test = thinned(fold.test, most - sum(len(other.test) for other in kept))
         if test:
             kept.append(replace(fold, test=test))
     return kept
