@@ -22,10 +22,10 @@ from kernelbp.datasets import (
 from kernelbp.datasets.depths import depth_folder_form
 from kernelbp.errors import InputError
 from kernelbp.experiments import depth, depth_evidence, depth_model
-from kernelbp.experiments.depth_evidence import Evidence, Said
+from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
 from kernelbp.experiments.depth_lookalikes import find_look_alikes
 from kernelbp.experiments.depth_predictors import Local, combined
-from kernelbp.experiments.depth_scenes import TINY, Fold, Scene
+from kernelbp.experiments.depth_scenes import TINY, Fold, Scene, judged_parts
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Result, Study
 
@@ -252,8 +252,8 @@ def test_one_setting_is_chosen_for_each_evidence(finished):
         (chosen,) = [row for row in mine if row["chosen"]]
         assert chosen["MAE"] == min(row["MAE"] for row in mine)
         found = depth_evidence.best_of(Result(rows), kind)
-        assert found == (chosen["power"], chosen["look-alikes count"])
-        assert depth_evidence.best_of(Result(rows), kind, alike=False)[1] is None
+        assert found == Weighing(chosen["power"], chosen["look-alikes count"], chosen["likelihood"])
+        assert depth_evidence.best_of(Result(rows), kind, alike=False).count is None
 
 
 def test_a_finished_run_is_resumed_without_work(finished, monkeypatch):
@@ -303,8 +303,8 @@ def test_the_graph_repairs_a_predictor_that_is_wrong_at_single_patches():
     bands = np.arange(6) // 2
     model = depth_model.learn(bands, scenes[:4], SIZES)
     evidence = Evidence(said_by(words, scenes), scenes, range(4))
-    logs = evidence.logs("one", 4, None)
-    graph = depth_model.softened(depth_model.grid_of(bands, (6, 9)), evidence.points, logs, 1.0)
+    logs = evidence.of(4)("one", Weighing(1.0, None, "Laplace"))
+    graph = depth_model.softened(depth_model.grid_of(bands, (6, 9)), evidence.points, logs)
     found = depth_model.median_of(model.infer(graph), graph, (6, 9))
     assert np.abs(found - scenes[4].depth).mean() < 0.7 * np.abs(words[4] - scenes[4].depth).mean()
 
@@ -366,19 +366,42 @@ def test_evidence_is_laplaces_with_the_scale_of_errors_on_known_scenes():
     evidence = Evidence(said_by(words, scenes), scenes, (0, 1))
     assert evidence.points[[0, -1]] == pytest.approx([0.2, 1.3])
     expected = -np.abs(evidence.points - words[2].reshape(-1, 1)) / 0.2
-    np.testing.assert_allclose(evidence.logs("one", 2, None), expected)
-    middle = evidence.logs("one", 2, None, part=2).reshape(6, 4, -1)
-    np.testing.assert_allclose(middle, expected.reshape(6, 9, -1)[:, 2:6])
+    np.testing.assert_allclose(evidence.of(2)("one", Weighing(1.0, None, "Laplace")), expected)
+    middle = evidence.of(2, part=2)("one", Weighing(0.5, None, "Laplace")).reshape(6, 4, -1)
+    np.testing.assert_allclose(middle, 0.5 * expected.reshape(6, 9, -1)[:, 2:6])
 
 
 def test_look_alikes_together_count_as_one_voice():
     scenes = smooth_scenes(3)
     words = [scene.depth + 0.1 for scene in scenes]
     heard = Evidence(said_by(words, scenes, (-0.2, 0.2)), scenes, (0, 1))
-    pooled = heard.logs("one", 2, 0.0)
+    pooled = heard.of(2)("one", Weighing(1.0, 0.0, "Laplace"))
     points, truth = heard.points, scenes[2].depth.reshape(-1, 1)
     both = -(np.abs(points - truth + 0.2) + np.abs(points - truth - 0.2)) / 2 / 0.2
-    np.testing.assert_allclose(heard.logs("one", 2, 3.0), pooled + 3.0 * both)
+    np.testing.assert_allclose(heard.of(2)("one", Weighing(1.0, 3.0, "Laplace")), pooled + 3.0 * both)
+
+
+def test_counted_evidence_knows_where_a_word_is_off():
+    """A predictor that says 0.3 too much at small depths, and the truth at large ones, is believed accordingly."""
+    rng = np.random.default_rng(5)
+    depths = [np.where(rng.random((12, 20)) < 0.5, 0.2, 1.2) for _ in range(3)]
+    scenes = [scene_of(one, f"{k}") for k, one in enumerate(depths)]
+    words = [one + 0.3 * (one < 0.5) for one in depths]
+    evidence = Evidence(said_by(words, scenes), scenes, (0, 1))
+    logs = evidence.of(2)("one", Weighing(1.0, None, "as counted"))
+    assert logs.shape == (240, depth_evidence.POINTS)
+    at = evidence.points[logs.argmax(axis=1)].reshape(12, 20)
+    # The word 0.5 is only ever said of what is at 0.2.
+    assert np.abs(at - depths[2]).max() < 0.1
+    laplace = evidence.of(2)("one", Weighing(1.0, None, "Laplace"))
+    assert np.abs(evidence.points[laplace.argmax(axis=1)] - words[2].ravel()).max() < 0.02
+
+
+def test_settings_are_chosen_on_what_comes_last_where_the_test_comes_later():
+    scenes = smooth_scenes(8)
+    ordered = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), in_time=True)
+    assert judged_parts(scenes, ordered) == [(4, 5)]
+    assert judged_parts(scenes, replace(ordered, in_time=False)) == [(0, 1), (2, 3), (4, 5)]
 
 
 def test_predictors_are_averaged_with_the_median_of_look_alikes():

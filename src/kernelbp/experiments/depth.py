@@ -8,15 +8,17 @@ neighbours in other images too: the patches of training images that look most li
 
 A predictor's word is first averaged with the median of the look-alikes' depths, with weights that suit training images it
 was not trained on. What that is worth is learned there, too: how far it is off on average is the scale of a Laplace
-likelihood around it. What a look-alike's own depth is worth is learned in the same way. Errors of neighbouring patches are
-alike, which no likelihood of single patches knows: evidence is therefore raised to a power. The power, and what look-alikes
-count once more beside the average, are chosen by belief propagation on training images.
+likelihood around it, or the likelihood is how often it was said at each depth. Look-alikes' own depths have a Laplace
+likelihood. Errors of neighbouring patches are alike, which no likelihood of single patches knows: evidence is therefore
+raised to a power. The power, the form of the likelihood, and what look-alikes count once more beside the average, are chosen
+by belief propagation on training images; where the test comes later in time than training, on the last of them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -25,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.datasets.depth_features import DEPTH_FEATURES
-from kernelbp.experiments.depth_evidence import POINTS, TOGETHER, Evidence, Said, best_of, in_words
+from kernelbp.experiments.depth_evidence import FORMS, POINTS, TOGETHER, Evidence, Said, Weighing, best_of
 from kernelbp.experiments.depth_lookalikes import ALIKE, ALIKE_WORDS, find_look_alikes
 from kernelbp.experiments.depth_model import (
     depth_name,
@@ -50,7 +52,7 @@ from kernelbp.experiments.depth_scenes import (
     Sizes,
     error_of,
     few_images,
-    inner_parts,
+    judged_parts,
     load,
     middle_of,
     scored,
@@ -69,8 +71,8 @@ Indices = NDArray[np.intp]
 
 POWERS = (3.0, 1.0, 0.3, 0.1)
 COUNTS = (None, 0.0, 0.3, 1.0, 3.0)
-"""Tried on training images: powers of the evidence, and what look-alikes count in it beside a word that is averaged with
-them. None: they are not heard at all."""
+CHOICES = tuple(Weighing(*choice) for choice in product(POWERS, COUNTS, FORMS))
+"""Of the evidence: tried on training images."""
 GRID_ONLY = f"kernel BP, no {ALIKE}"
 TUNED_TOLERANCE = 1e-2
 """Settings are chosen by messages that have nearly settled."""
@@ -156,40 +158,38 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
 
 
 def tune(scenes: Sequence[Scene], fold: Fold, said: Said, bands: Indices, sizes: Sizes) -> Result:
-    """Choose power and look-alikes' count on training images, each left out when relations are learned.
+    """Choose how evidence is weighed on training images, each left out when relations are learned.
 
     Returns
     -------
-    Result with a row for each estimator, each of `POWERS` and each of `COUNTS`
+    Result with a row for each estimator and each of `CHOICES`
     """
-    kinds = list(said.alone)
-    errors = np.zeros((len(kinds), len(COUNTS), len(POWERS)))
-    parts = inner_parts(scenes, fold)
+    errors = {kind: np.zeros(len(CHOICES)) for kind in said.alone}
+    parts = judged_parts(scenes, fold)
     for part in parts:
         known = [i for i in fold.train if i not in part]
         evidence = Evidence(said, scenes, known)
         model = learn(bands, [scenes[i] for i in known], sizes)
-        chosen = thinned(part, sizes.tuned)
-        for i, (k, kind), (c, count) in product(chosen, enumerate(kinds), enumerate(COUNTS)):
-            scene = middle_of(scenes[i], TUNED_PART)
-            logs = evidence.logs(kind, i, count, TUNED_PART)
-            for p, power in enumerate(POWERS):
-                graph = softened(grid_of(bands, scene.depth.shape), evidence.points, logs, power)
+        chosen = thinned(part, sizes.tuned // len(parts))
+        for i in chosen:
+            scene, logs = middle_of(scenes[i], TUNED_PART), evidence.of(i, TUNED_PART)
+            for kind, (number, weighing) in product(errors, enumerate(CHOICES)):
+                graph = softened(grid_of(bands, scene.depth.shape), evidence.points, logs(kind, weighing))
                 beliefs = quietly(model.infer, graph, tolerance=TUNED_TOLERANCE)
                 error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
-                errors[k, c, p] += error / (len(chosen) * len(parts))
+                errors[kind][number] += error / (len(chosen) * len(parts))
     rows: list[Row] = [
         {
             "fold": fold.name,
             "evidence": kind,
-            "power": power,
-            "look-alikes count": count,
-            "MAE": errors[k, c, p],
-            "chosen": (c, p) == np.unravel_index(errors[k].argmin(), errors[k].shape),
+            "power": weighing.power,
+            "look-alikes count": weighing.count,
+            "likelihood": weighing.form,
+            "MAE": found[number],
+            "chosen": number == int(np.argmin(found)),
         }
-        for (k, kind), (c, count), (p, power) in product(
-            enumerate(kinds), enumerate(COUNTS), enumerate(POWERS)
-        )
+        for kind, found in errors.items()
+        for number, weighing in enumerate(CHOICES)
     ]
     return Result(rows)
 
@@ -207,7 +207,7 @@ def infer(
     # Compiled once for all: that is no part of an inference.
     quietly(
         model.infer,
-        softened(grid_of(bands, (len(bands), 2)), points, np.zeros((2 * len(bands), POINTS)), 1.0),
+        softened(grid_of(bands, (len(bands), 2)), points, np.zeros((2 * len(bands), POINTS))),
     )
     rows: list[Row] = []
     for i in fold.test:
@@ -215,11 +215,11 @@ def infer(
         rows.extend(scored(_pooled(kind), kind, scenes[i], word[i]) for kind, word in said.pooled.items())
     arrays: dict[str, NDArray[Any]] = {"points": points}
     for kind, method in product(said.alone, ("kernel BP", GRID_ONLY)):
-        power, count = best_of(tuned, kind, alike=method != GRID_ONLY)
+        weighing = best_of(tuned, kind, alike=method != GRID_ONLY)
         for i in fold.test:
             scene, shape = scenes[i], scenes[i].depth.shape
-            logs = evidence.logs(kind, i, count)
-            graph = softened(grid_of(bands, shape), points, logs, power)
+            logs = evidence.of(i)
+            graph = softened(grid_of(bands, shape), points, logs(kind, weighing))
             began = time.perf_counter()
             beliefs = quietly(model.infer, graph)
             seconds = time.perf_counter() - began
@@ -234,13 +234,13 @@ def infer(
                     seconds=seconds,
                     iterations=beliefs.iterations,
                     converged=beliefs.converged,
-                    settings=in_words(power, count),
+                    settings=str(weighing),
                 )
             )
             if method == GRID_ONLY:
                 continue
             lone = Graph.from_edges([], variables=[depth_name(band) for band in np.repeat(bands, shape[1])])
-            lone = softened(lone, points, logs, 1.0)
+            lone = softened(lone, points, logs(kind, replace(weighing, power=1.0)))
             unaided = median_of(model.infer(lone), lone, shape)
             rows.append(scored(f"{kind}'s evidence, no grid", kind, scene, unaided))
             arrays[f"found {kind} {i}"] = found.astype(np.float32)
@@ -422,8 +422,8 @@ def _report(
             Table("depth_images", "Every test image", every),
             Table(
                 "depth_power",
-                "Power of the evidence and what look-alikes count in it (empty: they are not heard), tried on training images: "
-                "mean absolute error there",
+                "Power of the evidence, what look-alikes count in it (empty: they are not heard), and its form, tried on training "
+                "images: mean absolute error there",
                 [row for result in tuned.values() for row in result.rows],
             ),
         ],
@@ -540,8 +540,13 @@ def settings_of(
         "seed": study.options.seed,
         "bands of rows": sizes.bands,
         "states of a band's depth": sizes.states,
-        "powers and counts of look-alikes tried": f"{', '.join(map(str, POWERS))}; "
-        f"{', '.join('not heard' if count is None else str(count) for count in COUNTS)}",
+        "powers, counts of look-alikes and likelihoods tried": "; ".join(
+            ", ".join("not heard" if value is None else str(value) for value in values)
+            for values in (POWERS, COUNTS, FORMS)
+        ),
+        "settings chosen on": "the last part of the training images"
+        if folds[0].in_time
+        else "all parts of the training images",
         ALIKE: ALIKE_WORDS,
         "patches learned from": sizes.patches,
         "boosting rounds, MLP epochs": f"{sizes.rounds}, {sizes.epochs}",

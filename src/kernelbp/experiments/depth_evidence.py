@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
 
 from kernelbp.experiments.depth_lookalikes import ALIKE
 from kernelbp.experiments.depth_predictors import combined
 from kernelbp.experiments.depth_scenes import Fold, Scene, middle_columns
 from kernelbp.experiments.study import Result
 
-__all__ = ["POINTS", "TOGETHER", "Evidence", "Said", "best_of", "in_words"]
+__all__ = ["FORMS", "POINTS", "TOGETHER", "Evidence", "Said", "Weighing", "best_of"]
 
 Matrix = NDArray[np.float64]
 
@@ -21,6 +22,12 @@ TOGETHER = "all three"
 """Evidence from a weighted mean of what the three estimators say."""
 POINTS = 48
 """Depths at which evidence is handed on."""
+FORMS = ("Laplace", "as counted")
+"""Of the likelihood of a word: around it, or how often it was said where depth is known."""
+SMOOTHED = 0.5
+"""Counts are smoothed over this much of a word's average error."""
+UNFORESEEN = 0.02
+"""Counts of words that have nothing to do with depth, to all counts: where depth is seldom seen, no word is surprising."""
 LEAST_SCALE = 0.01
 """Of a likelihood, in log10 depth: nobody is believed to be nearer than this (2%)."""
 
@@ -58,11 +65,31 @@ class Said:
         )
 
 
+@dataclass(frozen=True)
+class Weighing:
+    """How what is said of a patch is made evidence.
+
+    Attributes
+    ----------
+    power : the evidence is raised to it
+    count : what look-alikes count beside the word that is averaged with them, once more; None: they are not heard at all
+    form : of `FORMS`, for the likelihood of the word
+    """
+
+    power: float
+    count: float | None
+    form: str
+
+    def __str__(self) -> str:
+        heard = "not heard" if self.count is None else f"pooled and {self.count:g}"
+        return f"power {self.power:g}, {ALIKE} {heard}, likelihood {self.form}"
+
+
 class Evidence:
     """Log-likelihoods of depth from what is said, worth what it is on known scenes.
 
-    Nobody was trained on these scenes in saying something of them. How far off that is on average is the scale of a
-    Laplace likelihood around it.
+    Nobody was trained on these scenes in saying something of them. Around a word the likelihood is Laplace's, with its
+    average error there as scale, or it is how often that word was said there of patches at each depth.
 
     Parameters
     ----------
@@ -77,60 +104,85 @@ class Evidence:
 
     def __init__(self, said: Said, scenes: Sequence[Scene], known: Sequence[int]) -> None:
         self._said = said
-        mine = [scenes[i] for i in known]
-        depths = np.concatenate([scene.depth.ravel() for scene in mine])
+        depths = np.concatenate([scenes[i].depth.ravel() for i in known])
         self.points: Matrix = np.linspace(float(np.nanmin(depths)), float(np.nanmax(depths)), POINTS)
-        self._scales = [
-            {kind: _scale(mine, [word[i] for i in known]) for kind, word in words.items()}
-            for words in (said.alone, said.pooled)
-        ]
-        self._alike = _scale(mine, [said.alike[i] for i in known])
+        self._scales: list[dict[str, float]] = []
+        self._tables: list[dict[str, Matrix]] = []
+        for words in (said.alone, said.pooled):
+            flat = {kind: np.concatenate([word[i].ravel() for i in known]) for kind, word in words.items()}
+            self._scales.append({kind: _scale(word, depths) for kind, word in flat.items()})
+            self._tables.append(
+                {kind: self._counted(word, depths, self._scales[-1][kind]) for kind, word in flat.items()}
+            )
+        voices = np.concatenate([said.alike[i].reshape(scenes[i].depth.size, -1) for i in known])
+        self._alike_scale = _scale(voices, depths[:, None])
 
-    def logs(self, kind: str, scene: int, share: float | None, part: int = 1) -> Matrix:
-        """Log-likelihood (nodes, points) of a scene's patches.
+    def of(self, scene: int, part: int = 1) -> Callable[[str, Weighing], Matrix]:
+        """Evidence of one scene, or of its middle, as a function of whose word it is and how it is weighed.
 
         Parameters
         ----------
-        kind : whose word it is
         scene : its number
-        share : what look-alikes count beside the word, once more; None: they are not heard at all
-        part : only this many columns of the scene's, in the middle
+        part : only one of this many columns of the scene, in the middle
+
+        Returns
+        -------
+        function of a kind of predictor and a `Weighing` with the log-likelihoods (nodes, points)
         """
-        words, scales = (
-            (self._said.alone, self._scales[0]) if share is None else (self._said.pooled, self._scales[1])
-        )
-        logs = self._around(middle_columns(words[kind][scene], part), scales[kind])
-        if share:
-            logs += share * self._around(middle_columns(self._said.alike[scene], part), self._alike)
+        alike = self._laplace(middle_columns(self._said.alike[scene], part), self._alike_scale)
+
+        def logs(kind: str, weighing: Weighing) -> Matrix:
+            heard = weighing.count is not None
+            word = middle_columns((self._said.pooled if heard else self._said.alone)[kind][scene], part)
+            found = (
+                self._laplace(word, self._scales[heard][kind])
+                if weighing.form == "Laplace"
+                else self._as_counted(word, self._tables[heard][kind])
+            )
+            return weighing.power * (found + (weighing.count or 0.0) * alike)
+
         return logs
 
-    def _around(self, said: Matrix, scale: float) -> Matrix:
-        """Of depths (rows, columns), or of many voices (rows, columns, voices), which together count as much as one."""
+    def _laplace(self, said: Matrix, scale: float) -> Matrix:
+        """Around depths (rows, columns), or many voices (rows, columns, voices), which together count as much as one."""
         voices = said.reshape(said.shape[0] * said.shape[1], -1).T
         logs = np.zeros((voices.shape[1], POINTS))
         for one in voices:
             logs -= np.abs(self.points - one[:, None])
         return logs / (scale * len(voices))
 
+    def _counted(self, word: Matrix, depths: Matrix, scale: float) -> Matrix:
+        """Log-probability (depths, words) of a word at each depth, both at `points`: counts, smoothed."""
+        known = np.isfinite(depths)
+        step = float(self.points[1] - self.points[0])
+        edges = np.append(self.points - step / 2, self.points[-1] + step / 2)
+        inside = np.clip(word[known], self.points[0], self.points[-1])
+        counts = np.histogram2d(depths[known], inside, [edges, edges])[0]
+        smooth = gaussian_filter(counts, SMOOTHED * scale / step) + UNFORESEEN * counts.mean()
+        logs: Matrix = np.log(smooth / smooth.sum(axis=1, keepdims=True))
+        return logs
 
-def best_of(tuned: Result, kind: str, *, alike: bool = True) -> tuple[float, float | None]:
-    """Power and count of look-alikes with the least error on training images; without look-alikes if asked."""
+    def _as_counted(self, said: Matrix, table: Matrix) -> Matrix:
+        """A table's log-likelihoods (nodes, points) of words, between two of its words on a line."""
+        step = self.points[1] - self.points[0]
+        place = np.clip((said.ravel() - self.points[0]) / step, 0, POINTS - 1)
+        before = np.minimum(place.astype(np.intp), POINTS - 2)
+        share = (place - before)[:, None]
+        logs: Matrix = (1 - share) * table.T[before] + share * table.T[before + 1]
+        return logs
+
+
+def best_of(tuned: Result, kind: str, *, alike: bool = True) -> Weighing:
+    """What had the least error on training images; without look-alikes if asked."""
     rows = [
         row for row in tuned.rows if row["evidence"] == kind and (alike or row["look-alikes count"] is None)
     ]
     best = min(rows, key=lambda row: float(row["MAE"] or 0))
-    share = best["look-alikes count"]
-    return float(best["power"] or 0), None if share is None else float(share)
+    count = best["look-alikes count"]
+    return Weighing(
+        float(best["power"] or 0), None if count is None else float(count), str(best["likelihood"])
+    )
 
 
-def in_words(power: float, share: float | None) -> str:
-    """Settings of the evidence, for a table."""
-    return f"power {power:g}, {ALIKE} {'not heard' if share is None else f'pooled and {share:g}'}"
-
-
-def _scale(scenes: Sequence[Scene], said: Sequence[Matrix]) -> float:
-    off = [
-        np.abs(one.reshape(*scene.depth.shape, -1) - scene.depth[..., None]).ravel()
-        for one, scene in zip(said, scenes, strict=True)
-    ]
-    return max(float(np.nanmean(np.concatenate(off))), LEAST_SCALE)
+def _scale(said: Matrix, depths: Matrix) -> float:
+    return max(float(np.nanmean(np.abs(said - depths))), LEAST_SCALE)

@@ -80,11 +80,11 @@ def grid_of(bands: Indices, shape: tuple[int, int]) -> Graph:
     return replace(graph, variables=names, node_variable=np.repeat(bands, shape[1]).astype(np.intp))
 
 
-def softened(graph: Graph, points: Matrix, logs: Matrix, power: float) -> Graph:
-    """The graph with evidence, raised to a power."""
+def softened(graph: Graph, points: Matrix, logs: Matrix) -> Graph:
+    """The graph with evidence: log-likelihoods (nodes, points)."""
     for name in graph.variables:
         nodes = graph.nodes_of(name)
-        graph = graph.soften(nodes, points, np.exp(power * logs[nodes]))
+        graph = graph.soften(nodes, points, np.exp(logs[nodes]))
     return graph
 
 

@@ -1,20 +1,21 @@
 """Rivals on the depth experiment: the same relations, training pairs and evidence.
 
-With the paper's settings the evidence is taken as it is; with settings searched for it is raised to a power that is searched
-for, too, as kernel belief propagation's is.
+With the paper's settings the evidence is that of kernel belief propagation, not raised to a power; with settings searched
+for the power and the form of the likelihood are searched for, too, as kernel belief propagation's are.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.experiments.depth_evidence import TOGETHER, Evidence, Said, best_of, in_words
+from kernelbp.experiments.depth_evidence import FORMS, TOGETHER, Evidence, Said, Weighing, best_of
 from kernelbp.experiments.depth_model import grid_of, median_of, pairs_of, parts_of, quietly, softened
 from kernelbp.experiments.depth_scenes import (
     TUNED_PART,
@@ -22,7 +23,7 @@ from kernelbp.experiments.depth_scenes import (
     Scene,
     Sizes,
     error_of,
-    inner_parts,
+    judged_parts,
     middle_of,
     scored,
     thinned,
@@ -64,7 +65,7 @@ TRIED: dict[str, list[dict[str, Any]]] = {
 SEARCHED_FACTORS = (1.0, 1 / 3, 3.0)
 """On the power of the evidence that is best for kernel belief propagation."""
 SEARCHED_ITERATIONS = {"discrete": 100, "particle": 20, "Gaussian-mixture": 10}
-SEARCHED_PART = 2
+SEARCHED_PART = 4
 """Of the columns kernel belief propagation is tuned on, one of this many, in the middle: others are slow."""
 OF_INFER = {"weighting", "schedule", "damping", "max_iterations", "tolerance"}
 
@@ -82,9 +83,9 @@ def compare(
     """A rival with the predictions and the training pairs that kernel belief propagation has."""
     limit = sizes.particle_iterations if rival == "particle" else sizes.iterations
     settings: dict[str, Any] = {**PAPER[rival], "max_iterations": limit, "tolerance": 0.0}
-    power, share = 1.0, best_of(tuned, FOR_RIVALS)[1]
+    weighing = replace(best_of(tuned, FOR_RIVALS), power=1.0)
     if way == "best found":
-        settings, power = _searched(rival, settings, scenes, fold, said, bands, sizes, tuned)
+        settings, weighing = _searched(rival, settings, scenes, fold, said, bands, sizes, tuned)
     train = [scenes[i] for i in fold.train]
     evidence = Evidence(said, scenes, fold.train)
     began = time.perf_counter()
@@ -94,12 +95,12 @@ def compare(
     rows = []
     for i in fold.test:
         scene, shape = scenes[i], scenes[i].depth.shape
-        graph = softened(grid_of(bands, shape), evidence.points, evidence.logs(FOR_RIVALS, i, share), power)
+        graph = softened(grid_of(bands, shape), evidence.points, evidence.of(i)(FOR_RIVALS, weighing))
         began = time.perf_counter()
         beliefs = quietly(model.infer, graph, **asked)
         seconds = time.perf_counter() - began
         found = median_of(beliefs, graph, shape)
-        used = ", ".join([*(f"{name} {value}" for name, value in settings.items()), in_words(power, share)])
+        used = ", ".join([*(f"{name} {value}" for name, value in settings.items()), str(weighing)])
         rows.append(
             scored(
                 f"{rival} BP, {way}",
@@ -125,22 +126,24 @@ def _searched(
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
-) -> tuple[dict[str, Any], float]:
-    """The settings and the power of evidence with the least error on training images.
+) -> tuple[dict[str, Any], Weighing]:
+    """The settings and the evidence with the least error on training images.
 
     Look-alikes count what is best for kernel belief propagation. Discrete belief propagation is quick and searches where that
     does; others on a part of one image.
     """
-    parts = inner_parts(scenes, fold)
+    parts = judged_parts(scenes, fold)
     parts, images, part = (
-        (parts, sizes.tuned, TUNED_PART)
+        (parts, sizes.tuned // len(parts), TUNED_PART)
         if rival == "discrete"
         else (parts[-1:], 1, TUNED_PART * SEARCHED_PART)
     )
-    ours, share = best_of(tuned, FOR_RIVALS)
+    ours = best_of(tuned, FOR_RIVALS)
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
-    powers = [ours * factor for factor in SEARCHED_FACTORS]
-    errors = np.zeros((len(tried), len(powers)))
+    weighings = [
+        Weighing(ours.power * factor, ours.count, form) for factor, form in product(SEARCHED_FACTORS, FORMS)
+    ]
+    errors = np.zeros((len(tried), len(weighings)))
     for left_out, (number, options) in product(parts, enumerate(tried)):
         known = [i for i in fold.train if i not in left_out]
         evidence = Evidence(said, scenes, known)
@@ -149,15 +152,15 @@ def _searched(
         # A search need not run as long as a test.
         asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
         chosen = thinned(left_out, images)
-        for i, (column, power) in product(chosen, enumerate(powers)):
+        for i, (column, weighing) in product(chosen, enumerate(weighings)):
             scene = middle_of(scenes[i], part)
-            logs = evidence.logs(FOR_RIVALS, i, share, part)
-            graph = softened(grid_of(bands, scene.depth.shape), evidence.points, logs, power)
+            logs = evidence.of(i, part)(FOR_RIVALS, weighing)
+            graph = softened(grid_of(bands, scene.depth.shape), evidence.points, logs)
             beliefs = quietly(model.infer, graph, **asked)
             error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
             errors[number, column] += error / (len(chosen) * len(parts))
-    best = divmod(int(np.argmin(errors)), len(powers))
-    return tried[best[0]], powers[best[1]]
+    best = divmod(int(np.argmin(errors)), len(weighings))
+    return tried[best[0]], weighings[best[1]]
 
 
 def _rival(rival: str, settings: Mapping[str, Any], bands: Indices, train: Sequence[Scene]) -> Any:

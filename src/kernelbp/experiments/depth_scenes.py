@@ -38,6 +38,7 @@ __all__ = [
     "error_of",
     "few_images",
     "inner_parts",
+    "judged_parts",
     "load",
     "middle_columns",
     "middle_of",
@@ -71,7 +72,7 @@ class Sizes:
     rounds, epochs : of boosting, of the neural network
     bands : of rows that share their relations
     states : support points of each band's depth
-    tuned : training images of each inner part on which settings are chosen
+    tuned : training images on which settings are chosen
     iterations : of Gaussian-mixture and discrete belief propagation
     particle_iterations : of particles; the paper's are 100
     tried : most settings of a rival tried in its search
@@ -88,7 +89,7 @@ class Sizes:
     epochs: int = 20
     bands: int = 12
     states: int = 32
-    tuned: int = 3
+    tuned: int = 9
     iterations: int = 10
     particle_iterations: int = 100
     tried: int = 3
@@ -106,7 +107,7 @@ QUICK = Sizes(
     rounds=30,
     bands=6,
     states=24,
-    tuned=1,
+    tuned=3,
     particle_iterations=20,
     rival_images=1,
 )
@@ -120,7 +121,7 @@ TINY = Sizes(
     epochs=3,
     bands=2,
     states=12,
-    tuned=1,
+    tuned=3,
     iterations=2,
     particle_iterations=3,
     tried=1,
@@ -140,11 +141,12 @@ class Scene:
 
 @dataclass(frozen=True)
 class Fold:
-    """Numbers of the scenes trained and tested on."""
+    """Numbers of the scenes trained and tested on; in time, if all of the test is later than all of the training."""
 
     name: str
     train: tuple[int, ...]
     test: tuple[int, ...]
+    in_time: bool = False
 
 
 def few_images(folds: Sequence[Fold], most: int) -> list[Fold]:
@@ -192,7 +194,12 @@ def load(study: Study, sizes: Sizes) -> tuple[str, list[Scene], list[Fold]]:
         ]
         names = [scenes[t[0]].name if form == "Make3D" else f"fold {k + 1}" for k, t in enumerate(tested)]
     folds = [
-        Fold(name, tuple(i for i in range(len(scenes)) if i not in test), thinned(test, sizes.tested))
+        Fold(
+            name,
+            tuple(i for i in range(len(scenes)) if i not in test),
+            thinned(test, sizes.tested),
+            in_time=form == "7-Scenes",
+        )
         for name, test in zip(names, tested, strict=True)
     ]
     return form, scenes, folds[: sizes.folds]
@@ -272,6 +279,12 @@ def inner_parts(scenes: Sequence[Scene], fold: Fold) -> list[tuple[int, ...]]:
         tuple(i for i in fold.train if scenes[i].group in set(part))
         for part in np.array_split(np.array(groups, dtype=object), INNER)
     ]
+
+
+def judged_parts(scenes: Sequence[Scene], fold: Fold) -> list[tuple[int, ...]]:
+    """Inner parts that settings are chosen on: all, or where the test comes later the last, which comes later as well."""
+    parts = inner_parts(scenes, fold)
+    return parts[-1:] if fold.in_time else parts
 
 
 def error_of(found: NDArray[Any], scene: Scene) -> float:
