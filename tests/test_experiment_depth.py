@@ -25,7 +25,7 @@ from kernelbp.experiments import depth, depth_evidence, depth_model
 from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
 from kernelbp.experiments.depth_lookalikes import find_look_alikes
 from kernelbp.experiments.depth_predictors import Local, combined
-from kernelbp.experiments.depth_scenes import TINY, Fold, Scene, judged_parts
+from kernelbp.experiments.depth_scenes import TINY, Fold, Scene, error_of, few_images, judged
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Result, Study
 
@@ -399,9 +399,37 @@ def test_counted_evidence_knows_where_a_word_is_off():
 
 def test_settings_are_chosen_on_what_comes_last_where_the_test_comes_later():
     scenes = smooth_scenes(8)
-    ordered = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), in_time=True)
-    assert judged_parts(scenes, ordered) == [(4, 5)]
-    assert judged_parts(scenes, replace(ordered, in_time=False)) == [(0, 1), (2, 3), (4, 5)]
+    ordered = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), test_is_later=True)
+    assert judged(scenes, ordered, 9) == [((0, 1, 2, 3), (4, 5))]
+    every = replace(ordered, test_is_later=False)
+    assert [images for _, images in judged(scenes, every, 9)] == [(0, 1), (2, 3), (4, 5)]
+    assert [len(images) for _, images in judged(scenes, every, 1)] == [1, 1, 1]
+
+
+def test_slow_rivals_get_images_evenly_through_a_fold():
+    folds = [Fold("a", (), tuple(range(10, 21))), Fold("b", (), (30, 31))]
+    assert [fold.test for fold in few_images(folds, 3)] == [(10, 15, 20)]
+    assert [fold.test for fold in few_images(folds, 12)] == [tuple(range(10, 21)), (30,)]
+
+
+def test_an_answer_that_is_missing_is_no_answer():
+    scene = scene_of(np.array([[0.5, np.nan], [0.7, 0.9]]), "one")
+    assert error_of(np.array([[0.6, np.nan], [0.7, 0.7]]), scene) == pytest.approx(0.1)
+    assert error_of(np.array([[np.nan, 0.5], [0.7, 0.9]]), scene) == np.inf
+
+
+def test_the_best_weighing_may_be_asked_of_one_power():
+    rows = [
+        {"evidence": "one", "power": p, "look-alikes count": c, "likelihood": "Laplace", "MAE": error}
+        for p, c, error in ((1.0, None, 0.3), (1.0, 0.0, 0.2), (0.3, 1.0, 0.1), (0.1, 1.0, None))
+    ]
+    best = depth_evidence.best_of
+    assert best(Result(rows), "one") == Weighing(0.3, 1.0, "Laplace")
+    assert best(Result(rows), "one", power=1.0) == Weighing(1.0, 0.0, "Laplace")
+    assert best(Result(rows), "one", alike=False) == Weighing(1.0, None, "Laplace")
+    assert str(Weighing(1.0, None, "Laplace")) == "power 1, look-alikes not heard, likelihood Laplace"
+    with pytest.raises(InputError, match="expected one of Laplace, as counted"):
+        Weighing(1.0, None, "Gauss")
 
 
 def test_predictors_are_averaged_with_the_median_of_look_alikes():

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
+from kernelbp.errors import InputError
 from kernelbp.experiments.depth_lookalikes import ALIKE
 from kernelbp.experiments.depth_predictors import combined
 from kernelbp.experiments.depth_scenes import Fold, Scene, middle_columns
 from kernelbp.experiments.study import Result
 
-__all__ = ["FORMS", "POINTS", "TOGETHER", "Evidence", "Said", "Weighing", "best_of"]
+__all__ = ["LIKELIHOODS", "POINTS", "TOGETHER", "Evidence", "Said", "Weighing", "best_of"]
 
 Matrix = NDArray[np.float64]
 
@@ -22,8 +23,8 @@ TOGETHER = "all three"
 """Evidence from a weighted mean of what the three estimators say."""
 POINTS = 48
 """Depths at which evidence is handed on."""
-FORMS = ("Laplace", "as counted")
-"""Of the likelihood of a word: around it, or how often it was said where depth is known."""
+LIKELIHOODS = ("Laplace", "as counted")
+"""Of a word: around it, or how often it was said where depth is known."""
 SMOOTHED = 0.5
 """Counts are smoothed over this much of a word's average error."""
 UNFORESEEN = 0.02
@@ -73,23 +74,27 @@ class Weighing:
     ----------
     power : the evidence is raised to it
     count : what look-alikes count beside the word that is averaged with them, once more; None: they are not heard at all
-    form : of `FORMS`, for the likelihood of the word
+    likelihood : of the word, one of `LIKELIHOODS`
     """
 
     power: float
     count: float | None
-    form: str
+    likelihood: str
+
+    def __post_init__(self) -> None:
+        if self.likelihood not in LIKELIHOODS:
+            raise InputError(f"likelihood: expected one of {', '.join(LIKELIHOODS)}, got {self.likelihood!r}")
 
     def __str__(self) -> str:
         heard = "not heard" if self.count is None else f"pooled and {self.count:g}"
-        return f"power {self.power:g}, {ALIKE} {heard}, likelihood {self.form}"
+        return f"power {self.power:g}, {ALIKE} {heard}, likelihood {self.likelihood}"
 
 
 class Evidence:
     """Log-likelihoods of depth from what is said, worth what it is on known scenes.
 
-    Nobody was trained on these scenes in saying something of them. Around a word the likelihood is Laplace's, with its
-    average error there as scale, or it is how often that word was said there of patches at each depth.
+    What is said of them comes from predictors that were not trained on them. The likelihood of a word is Laplace's around it,
+    with its average error on these scenes as scale, or how often that word was said there of patches at each depth.
 
     Parameters
     ----------
@@ -106,16 +111,15 @@ class Evidence:
         self._said = said
         depths = np.concatenate([scenes[i].depth.ravel() for i in known])
         self.points: Matrix = np.linspace(float(np.nanmin(depths)), float(np.nanmax(depths)), POINTS)
-        self._scales: list[dict[str, float]] = []
-        self._tables: list[dict[str, Matrix]] = []
-        for words in (said.alone, said.pooled):
-            flat = {kind: np.concatenate([word[i].ravel() for i in known]) for kind, word in words.items()}
-            self._scales.append({kind: _scale(word, depths) for kind, word in flat.items()})
-            self._tables.append(
-                {kind: self._counted(word, depths, self._scales[-1][kind]) for kind, word in flat.items()}
-            )
         voices = np.concatenate([said.alike[i].reshape(scenes[i].depth.size, -1) for i in known])
         self._alike_scale = _scale(voices, depths[:, None])
+        self._scales: dict[tuple[str, bool], float] = {}
+        self._tables: dict[tuple[str, bool], Matrix] = {}
+        for heard, words in ((False, said.alone), (True, said.pooled)):
+            for kind, word in words.items():
+                flat = np.concatenate([word[i].ravel() for i in known])
+                self._scales[kind, heard] = _scale(flat, depths)
+                self._tables[kind, heard] = self._counted(flat, depths, self._scales[kind, heard])
 
     def of(self, scene: int, part: int = 1) -> Callable[[str, Weighing], Matrix]:
         """Evidence of one scene, or of its middle, as a function of whose word it is and how it is weighed.
@@ -135,9 +139,9 @@ class Evidence:
             heard = weighing.count is not None
             word = middle_columns((self._said.pooled if heard else self._said.alone)[kind][scene], part)
             found = (
-                self._laplace(word, self._scales[heard][kind])
-                if weighing.form == "Laplace"
-                else self._as_counted(word, self._tables[heard][kind])
+                self._laplace(word, self._scales[kind, heard])
+                if weighing.likelihood == "Laplace"
+                else self._as_counted(word, self._tables[kind, heard])
             )
             return weighing.power * (found + (weighing.count or 0.0) * alike)
 
@@ -172,12 +176,16 @@ class Evidence:
         return logs
 
 
-def best_of(tuned: Result, kind: str, *, alike: bool = True) -> Weighing:
-    """What had the least error on training images; without look-alikes if asked."""
+def best_of(tuned: Result, kind: str, *, alike: bool = True, power: float | None = None) -> Weighing:
+    """What had the least error on training images; without look-alikes, or of one power, if asked."""
     rows = [
-        row for row in tuned.rows if row["evidence"] == kind and (alike or row["look-alikes count"] is None)
+        row
+        for row in tuned.rows
+        if row["evidence"] == kind
+        and (alike or row["look-alikes count"] is None)
+        and power in (None, row["power"])
     ]
-    best = min(rows, key=lambda row: float(row["MAE"] or 0))
+    best = min(rows, key=lambda row: np.inf if row["MAE"] is None else float(row["MAE"]))
     count = best["look-alikes count"]
     return Weighing(
         float(best["power"] or 0), None if count is None else float(count), str(best["likelihood"])

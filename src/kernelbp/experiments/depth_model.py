@@ -82,9 +82,10 @@ def grid_of(bands: Indices, shape: tuple[int, int]) -> Graph:
 
 def softened(graph: Graph, points: Matrix, logs: Matrix) -> Graph:
     """The graph with evidence: log-likelihoods (nodes, points)."""
+    likelihoods = np.exp(logs - logs.max(axis=1, keepdims=True))
     for name in graph.variables:
         nodes = graph.nodes_of(name)
-        graph = graph.soften(nodes, points, np.exp(logs[nodes]))
+        graph = graph.soften(nodes, points, likelihoods[nodes])
     return graph
 
 

@@ -1,21 +1,22 @@
 """Rivals on the depth experiment: the same relations, training pairs and evidence.
 
-With the paper's settings the evidence is that of kernel belief propagation, not raised to a power; with settings searched
-for the power and the form of the likelihood are searched for, too, as kernel belief propagation's are.
+With the paper's settings the evidence is the best, for kernel belief propagation, of those not raised to a power. A search for
+better settings tries powers and forms of the likelihood too; what look-alikes count in it is taken from kernel belief
+propagation. Discrete belief propagation is searched for on the images that kernel belief propagation is, the others, which
+are slow, on a part of one of them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.experiments.depth_evidence import FORMS, TOGETHER, Evidence, Said, Weighing, best_of
+from kernelbp.experiments.depth_evidence import LIKELIHOODS, TOGETHER, Evidence, Said, Weighing, best_of
 from kernelbp.experiments.depth_model import grid_of, median_of, pairs_of, parts_of, quietly, softened
 from kernelbp.experiments.depth_scenes import (
     TUNED_PART,
@@ -23,10 +24,9 @@ from kernelbp.experiments.depth_scenes import (
     Scene,
     Sizes,
     error_of,
-    judged_parts,
+    judged,
     middle_of,
     scored,
-    thinned,
 )
 from kernelbp.experiments.study import Result
 
@@ -66,7 +66,7 @@ SEARCHED_FACTORS = (1.0, 1 / 3, 3.0)
 """On the power of the evidence that is best for kernel belief propagation."""
 SEARCHED_ITERATIONS = {"discrete": 100, "particle": 20, "Gaussian-mixture": 10}
 SEARCHED_PART = 4
-"""Of the columns kernel belief propagation is tuned on, one of this many, in the middle: others are slow."""
+"""Of the columns kernel belief propagation is tuned on, one of this many, in the middle: for rivals that are slow."""
 OF_INFER = {"weighting", "schedule", "damping", "max_iterations", "tolerance"}
 
 
@@ -83,7 +83,7 @@ def compare(
     """A rival with the predictions and the training pairs that kernel belief propagation has."""
     limit = sizes.particle_iterations if rival == "particle" else sizes.iterations
     settings: dict[str, Any] = {**PAPER[rival], "max_iterations": limit, "tolerance": 0.0}
-    weighing = replace(best_of(tuned, FOR_RIVALS), power=1.0)
+    weighing = best_of(tuned, FOR_RIVALS, power=1.0)
     if way == "best found":
         settings, weighing = _searched(rival, settings, scenes, fold, said, bands, sizes, tuned)
     train = [scenes[i] for i in fold.train]
@@ -127,38 +127,32 @@ def _searched(
     sizes: Sizes,
     tuned: Result,
 ) -> tuple[dict[str, Any], Weighing]:
-    """The settings and the evidence with the least error on training images.
-
-    Look-alikes count what is best for kernel belief propagation. Discrete belief propagation is quick and searches where that
-    does; others on a part of one image.
-    """
-    parts = judged_parts(scenes, fold)
-    parts, images, part = (
-        (parts, sizes.tuned // len(parts), TUNED_PART)
-        if rival == "discrete"
-        else (parts[-1:], 1, TUNED_PART * SEARCHED_PART)
-    )
+    """The settings and the evidence with the least error on training images."""
+    jobs, part = judged(scenes, fold, sizes.tuned), TUNED_PART
+    if rival != "discrete":
+        known, images = jobs[-1]
+        jobs, part = [(known, (images[len(images) // 2],))], TUNED_PART * SEARCHED_PART
     ours = best_of(tuned, FOR_RIVALS)
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
     weighings = [
-        Weighing(ours.power * factor, ours.count, form) for factor, form in product(SEARCHED_FACTORS, FORMS)
+        Weighing(ours.power * factor, ours.count, likelihood)
+        for factor, likelihood in product(SEARCHED_FACTORS, LIKELIHOODS)
     ]
     errors = np.zeros((len(tried), len(weighings)))
-    for left_out, (number, options) in product(parts, enumerate(tried)):
-        known = [i for i in fold.train if i not in left_out]
+    for (known, images), (number, options) in product(jobs, enumerate(tried)):
         evidence = Evidence(said, scenes, known)
         model = _rival(rival, options, bands, [scenes[i] for i in known])
         asked = {name: value for name, value in options.items() if name in OF_INFER}
         # A search need not run as long as a test.
         asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
-        chosen = thinned(left_out, images)
-        for i, (column, weighing) in product(chosen, enumerate(weighings)):
-            scene = middle_of(scenes[i], part)
-            logs = evidence.of(i, part)(FOR_RIVALS, weighing)
-            graph = softened(grid_of(bands, scene.depth.shape), evidence.points, logs)
-            beliefs = quietly(model.infer, graph, **asked)
-            error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
-            errors[number, column] += error / (len(chosen) * len(parts))
+        for i in images:
+            scene, logs = middle_of(scenes[i], part), evidence.of(i, part)
+            for column, weighing in enumerate(weighings):
+                graph = grid_of(bands, scene.depth.shape)
+                graph = softened(graph, evidence.points, logs(FOR_RIVALS, weighing))
+                beliefs = quietly(model.infer, graph, **asked)
+                error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
+                errors[number, column] += error / (len(images) * len(jobs))
     best = divmod(int(np.argmin(errors)), len(weighings))
     return tried[best[0]], weighings[best[1]]
 

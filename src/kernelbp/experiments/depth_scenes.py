@@ -38,7 +38,7 @@ __all__ = [
     "error_of",
     "few_images",
     "inner_parts",
-    "judged_parts",
+    "judged",
     "load",
     "middle_columns",
     "middle_of",
@@ -141,12 +141,12 @@ class Scene:
 
 @dataclass(frozen=True)
 class Fold:
-    """Numbers of the scenes trained and tested on; in time, if all of the test is later than all of the training."""
+    """Numbers of the scenes trained and tested on; whether all of the test is later than all of the training."""
 
     name: str
     train: tuple[int, ...]
     test: tuple[int, ...]
-    in_time: bool = False
+    test_is_later: bool = False
 
 
 def few_images(folds: Sequence[Fold], most: int) -> list[Fold]:
@@ -198,7 +198,7 @@ def load(study: Study, sizes: Sizes) -> tuple[str, list[Scene], list[Fold]]:
             name,
             tuple(i for i in range(len(scenes)) if i not in test),
             thinned(test, sizes.tested),
-            in_time=form == "7-Scenes",
+            test_is_later=form == "7-Scenes",
         )
         for name, test in zip(names, tested, strict=True)
     ]
@@ -281,15 +281,28 @@ def inner_parts(scenes: Sequence[Scene], fold: Fold) -> list[tuple[int, ...]]:
     ]
 
 
-def judged_parts(scenes: Sequence[Scene], fold: Fold) -> list[tuple[int, ...]]:
-    """Inner parts that settings are chosen on: all, or where the test comes later the last, which comes later as well."""
+def judged(scenes: Sequence[Scene], fold: Fold, most: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Scenes that settings are chosen on, at most so many, evenly through each inner part.
+
+    Where the test comes later than all training they are of the last part, which comes later as well.
+
+    Returns
+    -------
+    list of pairs: training scenes that may be known, and those judged on
+    """
     parts = inner_parts(scenes, fold)
-    return parts[-1:] if fold.in_time else parts
+    parts = parts[-1:] if fold.test_is_later else parts
+    return [
+        (tuple(i for i in fold.train if i not in part), thinned(part, max(most // len(parts), 1)))
+        for part in parts
+    ]
 
 
 def error_of(found: NDArray[Any], scene: Scene) -> float:
-    """Mean absolute error in log10 depth over the patches whose depth is known."""
-    return float(np.nanmean(np.abs(found - scene.depth)))
+    """Mean absolute error in log10 depth over the patches whose depth is known; infinite where no answer was found."""
+    known = np.isfinite(scene.depth)
+    error = float(np.abs(found[known] - scene.depth[known]).mean())
+    return error if np.isfinite(error) else np.inf
 
 
 def scored(
