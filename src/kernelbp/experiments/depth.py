@@ -201,11 +201,9 @@ def infer(
     began = time.perf_counter()
     model = learn(bands, train, sizes)
     fitted = time.perf_counter() - began
-    # Compiled once for all: that is no part of an inference.
-    quietly(
-        model.infer,
-        softened(grid_of(bands, (len(bands), 2)), points, np.zeros((2 * len(bands), len(points)))),
-    )
+    # Compiled once for all, for grids of this size: that is no part of an inference.
+    blank = grid_of(bands, scenes[fold.test[0]].depth.shape)
+    quietly(model.infer, softened(blank, points, np.zeros((blank.n_nodes, len(points)))), max_iterations=2)
     rows: list[Row] = []
     for i in fold.test:
         rows.append(scored(f"{TOGETHER} alone", TOGETHER, scenes[i], said.alone[TOGETHER][i]))
