@@ -3,8 +3,8 @@
 Every patch of an image is a node with a hidden log depth. A local predictor (ridge regression, boosted trees or a
 neural network) says what the 273 features of the patch suggest; neighbours in the grid are tied by relations learned
 from training images. As in the paper, depths in one row share a relation, depths at one height share one with those
-below; rows are pooled in bands, each with its own marginal of depth. A patch has
-neighbours in other images too: the patches of training images that look most like it, whose depth is known.
+below; rows are pooled in bands, each with its own marginal of depth. A patch has neighbours in other images too: the patches
+of training images that look most like it, whose depth is known.
 
 A predictor's word is first averaged with the median of the look-alikes' depths, with weights that suit training images it
 was not trained on. What that is worth is learned there, too: how far it is off on average is the scale of a Laplace
@@ -97,6 +97,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
 
     @cache
     def said_of(fold: Fold) -> Said:
+        """What was said of a fold's scenes, from the finished cases."""
         words = {
             kind: {
                 int(name): np.asarray(array, dtype=np.float64)
@@ -209,12 +210,12 @@ def infer(
         rows.append(scored(f"{TOGETHER} alone", TOGETHER, scenes[i], said.alone[TOGETHER][i]))
         rows.extend(scored(_pooled(kind), kind, scenes[i], word[i]) for kind, word in said.pooled.items())
     arrays: dict[str, NDArray[Any]] = {"points": points}
+    logs = {i: evidence.of(i) for i in fold.test}
     for kind, method in product(said.alone, ("kernel BP", GRID_ONLY)):
         weighing = best_of(tuned, kind, alike=method != GRID_ONLY)
         for i in fold.test:
             scene, shape = scenes[i], scenes[i].depth.shape
-            logs = evidence.of(i)
-            graph = softened(grid_of(bands, shape), points, logs(kind, weighing))
+            graph = softened(grid_of(bands, shape), points, logs[i](kind, weighing))
             began = time.perf_counter()
             beliefs = quietly(model.infer, graph)
             seconds = time.perf_counter() - began
@@ -236,7 +237,7 @@ def infer(
                 continue
             lone = Graph.from_edges([], variables=[depth_name(band) for band in np.repeat(bands, shape[1])])
             plain = best_of(tuned, kind, power=1.0)
-            lone = softened(lone, points, logs(kind, plain))
+            lone = softened(lone, points, logs[i](kind, plain))
             unaided = median_of(model.infer(lone), lone, shape)
             rows.append(scored(f"{kind}'s evidence, no grid", kind, scene, unaided, settings=str(plain)))
             arrays[f"found {kind} {i}"] = found.astype(np.float32)

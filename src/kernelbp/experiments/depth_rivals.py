@@ -139,17 +139,18 @@ def _searched(
         for factor, likelihood in product(SEARCHED_FACTORS, LIKELIHOODS)
     ]
     errors = np.zeros((len(tried), len(weighings)))
-    for (known, images), (number, options) in product(jobs, enumerate(tried)):
+    for known, images in jobs:
         evidence = Evidence(said, scenes, known)
-        model = _rival(rival, options, bands, [scenes[i] for i in known])
-        asked = {name: value for name, value in options.items() if name in OF_INFER}
-        # A search need not run as long as a test.
-        asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
-        for i in images:
-            scene, logs = middle_of(scenes[i], part), evidence.of(i, part)
-            for column, weighing in enumerate(weighings):
+        logs = {i: evidence.of(i, part) for i in images}
+        for number, options in enumerate(tried):
+            model = _rival(rival, options, bands, [scenes[i] for i in known])
+            asked = {name: value for name, value in options.items() if name in OF_INFER}
+            # A search need not run as long as a test.
+            asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
+            for i, (column, weighing) in product(images, enumerate(weighings)):
+                scene = middle_of(scenes[i], part)
                 graph = grid_of(bands, scene.depth.shape)
-                graph = softened(graph, evidence.points, logs(FOR_RIVALS, weighing))
+                graph = softened(graph, evidence.points, logs[i](FOR_RIVALS, weighing))
                 beliefs = quietly(model.infer, graph, **asked)
                 error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
                 errors[number, column] += error / (len(images) * len(jobs))
