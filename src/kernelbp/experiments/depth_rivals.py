@@ -3,7 +3,7 @@
 With the paper's settings the evidence is the best, for kernel belief propagation, of those not raised to a power. A search for
 better settings tries powers and forms of the likelihood too; what look-alikes count in it is taken from kernel belief
 propagation. Discrete belief propagation is searched for on the images that kernel belief propagation is, the others, which
-are slow, on a part of one of them.
+are slow, on a strip of some of them.
 """
 
 from __future__ import annotations
@@ -65,9 +65,11 @@ TRIED: dict[str, list[dict[str, Any]]] = {
 SEARCHED_FACTORS = (1.0, 1 / 3, 3.0)
 """On the power of the evidence that is best for kernel belief propagation."""
 SEARCHED_ITERATIONS = {"discrete": 100, "particle": 20, "Gaussian-mixture": 10}
-SEARCHED_PART = 4
-"""Of the columns kernel belief propagation is tuned on, one of this many, in the middle: for rivals that are slow."""
+SEARCHED_IMAGES, SEARCHED_PART = 5, 4
+"""For rivals that are slow: images at most, and of the columns kernel belief propagation is tuned on one of this many, in the middle."""
 OF_INFER = {"weighting", "schedule", "damping", "max_iterations", "tolerance"}
+UNLEARNED = OF_INFER | {"mixing"}
+"""Settings that change nothing in what is learned."""
 
 
 def compare(
@@ -128,10 +130,9 @@ def _searched(
     tuned: Result,
 ) -> tuple[dict[str, Any], Weighing]:
     """The settings and the evidence with the least error on training images."""
-    jobs, part = judged(scenes, fold, sizes.tuned), TUNED_PART
-    if rival != "discrete":
-        known, images = jobs[-1]
-        jobs, part = [(known, (images[len(images) // 2],))], TUNED_PART * SEARCHED_PART
+    slow = rival != "discrete"
+    jobs = judged(scenes, fold, SEARCHED_IMAGES if slow else sizes.tuned)
+    part = TUNED_PART * (SEARCHED_PART if slow else 1)
     ours = best_of(tuned, FOR_RIVALS)
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
     weighings = [
@@ -142,8 +143,14 @@ def _searched(
     for known, images in jobs:
         evidence = Evidence(said, scenes, known)
         logs = {i: evidence.of(i, part) for i in images}
+        models: dict[tuple[Any, ...], Any] = {}
         for number, options in enumerate(tried):
-            model = _rival(rival, options, bands, [scenes[i] for i in known])
+            learned = tuple(value for name, value in options.items() if name not in UNLEARNED)
+            if learned not in models:
+                models[learned] = _rival(rival, options, bands, [scenes[i] for i in known])
+            model = models[learned]
+            if "mixing" in options:
+                model.mixing = options["mixing"]
             asked = {name: value for name, value in options.items() if name in OF_INFER}
             # A search need not run as long as a test.
             asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
