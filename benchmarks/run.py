@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import cycles
 import denoising
 import links
 import numpy as np
@@ -32,11 +33,12 @@ BENCHMARKS = {
     "denoising": denoising.run,
     "by_hand": denoising.by_hand,
     "scaling": scaling.run,
+    "cycles": cycles.run,
     "links": links.run,
     "products": products.run,
     "sequences": sequences.run,
 }
-BY_DEFAULT = ("paper_preset", "denoising", "scaling")
+BY_DEFAULT = ("paper_preset", "denoising", "scaling", "cycles")
 """The others take up to half an hour each, and most of what they measure needs data that is not part of the project."""
 PICTURED = ("paper_preset", "scaling")
 """How the names of tables begin that have a panel in the picture."""

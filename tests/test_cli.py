@@ -43,7 +43,7 @@ def test_help_names_the_commands():
 def test_help_of_bench_names_every_option_and_group():
     code, text = run("bench", "--help")
     assert code == 0
-    for word in ("--quick", "--out", "--only", "--seed", "--jobs", "pip install kernelbp[peers]"):
+    for word in ("--quick", "--out", "--only", "--seed", "--jobs", 'pip install ".[peers]"'):
         assert word in text
     for group in GROUPS:
         assert group.name in text

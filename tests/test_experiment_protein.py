@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 import itertools
 import json
 import zipfile
@@ -247,14 +247,7 @@ def test_what_is_no_mmcif_file_is_refused(tmp_path):
 
 
 def test_without_gemmi_the_extra_is_named(tmp_path, monkeypatch):
-    usual = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "gemmi":
-            raise ImportError(name)
-        return usual(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "gemmi", None)
     with pytest.raises(InputError, match=r'pip install "kernelbp\[proteins\]"'):
         load_mmcif(tmp_path / "a.cif")
 

@@ -41,7 +41,9 @@ def _show_version(wanted: bool) -> None:
 def main(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+        typer.Option(
+            "--version", metavar="", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Belief propagation over variables of any kind, with every relation learned from examples."""
@@ -52,7 +54,9 @@ def bench(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="Smaller sizes: under two minutes on two cores, not a quarter of an hour."
+            "--quick",
+            metavar="",
+            help="Smaller sizes: under two minutes on two cores, not a quarter of an hour.",
         ),
     ] = False,
     out: Annotated[
@@ -74,7 +78,7 @@ def bench(
     plain NumPy, the paper's slower updates, other libraries, or a limit set beforehand. A line holds if its ratio
     is what was aimed for.
 
-    Lines against other libraries need them installed: `pip install kernelbp[peers]` brings InferLO, and
+    Lines against other libraries need them installed: `pip install ".[peers]"`, in a clone, brings InferLO, and
     `pip install pgmax==0.6.1 "jax<0.8"` PGMax (with TensorFlow and Jupyter, hence not in the extra).
 
     Times on one thread are of that thread alone. All others are of the wall clock: run on a quiet machine.

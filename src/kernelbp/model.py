@@ -604,7 +604,8 @@ class Model:
             Edges weighted by how often they appear in a random spanning tree, which makes messages settle;
             or ordinary belief propagation, the same on trees and the only one for embeddings.
         schedule : "auto", "flooding", "sweep", "residual", "splash" or "tree"
-            The order of updates; "auto" is exact on trees and sweeps elsewhere.
+            The order of updates; "auto" passes over trees there and back, which is exact, and elsewhere updates colour
+            after colour of nodes that are no neighbours (on grids a chessboard).
         max_iterations : int
             Each iteration updates every message once. Where training graphs showed that beliefs are best before
             messages have settled, inference stops there, unless this, `tolerance`, `damping`, `schedule` or

@@ -10,13 +10,12 @@ from adjacent patches)". These are ours, of the same kind and number:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 
 from kernelbp.errors import InputError
+from kernelbp.extras import extra_library
 
 __all__ = ["DEPTH_FEATURES", "depth_features"]
 
@@ -92,13 +91,12 @@ def depth_features(image: ArrayLike, shape: tuple[int, int]) -> Single:
 
 def _resized(image: Single, shape: tuple[int, int]) -> Single:
     """An image of another size, smoothed first where it gets smaller."""
-    import skimage.transform
-
     if image.shape[:2] == shape:
         return image
+    transform = extra_library("skimage.transform", "images", "depth_features")
     smaller = image.shape[0] > shape[0] or image.shape[1] > shape[1]
-    resize: Any = skimage.transform.resize
-    return np.asarray(resize(image, shape, order=1, anti_aliasing=smaller), dtype=np.float32)
+    found: Single = transform.resize(image, shape, order=1, anti_aliasing=smaller).astype(np.float32)
+    return found
 
 
 def _coarser(image: Single, scale: int) -> Single:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kernelbp.datasets._mat5 import read_tables
 from kernelbp.errors import InputError
+from kernelbp.extras import extra_library
 from kernelbp.values import is_whole
 
 __all__ = [
@@ -193,19 +194,13 @@ def stereo_scene(*, shape: tuple[int, int] = STEREO_SHAPE) -> DepthScene:
     InputError
         If scikit-image is not installed, or came without it.
     """
-    try:
-        import skimage.data
-    except ImportError as error:
-        raise InputError(
-            "data: without a folder, scikit-image is needed: pip install kernelbp[images]"
-        ) from error
-    home = Path(skimage.data.__file__).parent
+    bundled = extra_library("skimage.data", "images", "data: the stereo pair (there is no folder given)")
+    home = Path(bundled.__file__).parent
     # Where they are not part of the installed package, scikit-image would fetch them.
     for name in ("motorcycle_left.png", "motorcycle_right.png", "motorcycle_disp.npz"):
         if not (home / name).is_file():
             raise InputError(f"data: this scikit-image came without {name}; give a folder of data instead")
-    read: Any = skimage.data.stereo_motorcycle
-    left, _, disparity = read()
+    left, _, disparity = bundled.stereo_motorcycle()
     known = np.where(np.isfinite(disparity) & (disparity > 0), disparity, np.nan).astype(np.float64)
     image = np.asarray(left, dtype=np.float32)[..., :3] / np.float32(255)
     return DepthScene("motorcycle", image, _relative_depth(_medians(known, shape)), "motorcycle")

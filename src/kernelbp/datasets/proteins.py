@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelbp.errors import InputError
+from kernelbp.extras import extra_library
 
 __all__ = [
     "AMINO_ACIDS",
@@ -256,12 +257,7 @@ def load_mmcif(path: str | os.PathLike[str]) -> list[Backbone]:
         If gemmi is not installed, there is no such file, or it is no structure with C-alpha atoms.
     """
     where = Path(path)
-    try:
-        import gemmi
-    except ImportError:
-        raise InputError(
-            f'{where}: reading mmCIF needs gemmi, which is not installed: pip install "kernelbp[proteins]"'
-        ) from None
+    gemmi = extra_library("gemmi", "proteins", f"{where}: reading mmCIF")
     text = _text(where, "an mmCIF file")
     try:
         block = gemmi.cif.read_string(text).sole_block()

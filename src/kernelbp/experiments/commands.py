@@ -22,7 +22,9 @@ WIDE = 160
 INTERRUPTED = 130
 """What a shell calls a program that was stopped by Ctrl-C."""
 
-Quick = Annotated[bool, typer.Option("--quick", help="Smaller sizes, fewer repetitions: a minute or two.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", metavar="", help="Smaller sizes, fewer repetitions: a minute or two.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Out = Annotated[
     Path | None,
@@ -32,7 +34,9 @@ Out = Annotated[
         show_default=False,
     ),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from what an interrupted run has finished.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", metavar="", help="Go on from what an interrupted run has finished.")
+]
 
 
 @reproduce.command()

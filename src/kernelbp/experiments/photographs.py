@@ -30,6 +30,7 @@ from kernelbp.experiments.denoisers import (
 )
 from kernelbp.experiments.report import Claim, Picture, Report, Table
 from kernelbp.experiments.study import Case, Result, Row, Study
+from kernelbp.extras import extra_library
 from kernelbp.graph import Graph
 from kernelbp.kernels import Gaussian
 from kernelbp.model import Model, Relation
@@ -96,6 +97,7 @@ TINY = Sizes(3, 2, 12, True, 8, 400, 200, 2, 1, 1, 1)
 def run(study: Study, folder: Path, sizes: Sizes | None = None) -> Report:
     """Learn from training photographs, clean test photographs, by every method."""
     sizes = sizes or (QUICK if study.options.quick else FULL)
+    _filters()  # what is missing is said before any work
     train, test = _load(folder, sizes)
     training = _training(study, train, sizes)
     methods = [limited(method, sizes.iterations) for method in (*RIVALS, *OURS)]
@@ -286,19 +288,20 @@ def _unchanged(noisy: Image, strength: float) -> Image:
 
 
 def _variation(noisy: Image, strength: float) -> Image:
-    from skimage import restoration
-
-    # Its functions carry no types.
-    filtered: Any = restoration.denoise_tv_chambolle
-    return filtered(noisy / WHITE, weight=strength) * WHITE
+    cleaned: Image = _filters().denoise_tv_chambolle(noisy / WHITE, weight=strength) * WHITE
+    return cleaned
 
 
 def _means(noisy: Image, strength: float) -> Image:
-    from skimage import restoration
-
-    filtered: Any = restoration.denoise_nl_means
     sigma = NOISE / WHITE
-    return WHITE * filtered(noisy / WHITE, patch_size=5, patch_distance=8, h=strength * sigma, sigma=sigma)
+    cleaned: Image = WHITE * _filters().denoise_nl_means(
+        noisy / WHITE, patch_size=5, patch_distance=8, h=strength * sigma, sigma=sigma
+    )
+    return cleaned
+
+
+def _filters() -> Any:
+    return extra_library("skimage.restoration", "images", "photos: comparing with other filters")
 
 
 def _filter(

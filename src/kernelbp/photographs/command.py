@@ -79,7 +79,7 @@ def denoise(
             "--quick", help="Stop after 6 iterations, and learn without fitting settings: a little rougher."
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the noise that is added in learning.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise that is added in learning.")] = 0,
 ) -> None:
     """Take the noise out of a photograph, and fill what is missing.
 

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from kernelbp.errors import InputError
+from kernelbp.extras import extra_library
 from kernelbp.photographs.relations import READY, Photographs, learn
 
 __all__ = ["make_ready"]
@@ -37,12 +37,7 @@ def make_ready(*, calibrate: bool = True, progress: bool = False) -> Photographs
 
 def bundled(name: str, times_smaller: int = TIMES_SMALLER) -> NDArray[np.float64]:
     """A photograph in scikit-image's package, made smaller by taking means of squares of pixels."""
-    try:
-        from skimage import data
-    except ImportError as error:
-        raise InputError(
-            'photographs: they come with scikit-image: pip install "kernelbp[images]"'
-        ) from error
+    data = extra_library("skimage.data", "images", "learning anew from the bundled photographs")
     photo = np.asarray(getattr(data, name)(), dtype=np.float64)
     rows, columns = (length // times_smaller for length in photo.shape[:2])
     cut = photo[: rows * times_smaller, : columns * times_smaller]
