@@ -14,6 +14,7 @@ from scipy.stats import norm
 from typer.testing import CliRunner
 
 from kernelbp.cli import app
+from kernelbp.datasets import grid_pairs
 from kernelbp.errors import InputError, ModelFileError
 from kernelbp.photographs import (
     Photographs,
@@ -374,6 +375,17 @@ def test_sixteen_bits_stay_sixteen(tmp_path, name, white):
     assert load(tmp_path / "out.jpg")[1] == "L"
 
 
+def test_dark_pictures_of_sixteen_bits_stay_sixteen(tmp_path):
+    noisy = np.clip(with_noise(0.5 * scene(20, 20), 8.0), 0, 200)
+    for name in ("a.png", "a.tif"):
+        PIL.Image.fromarray(noisy.astype(np.uint16)).save(tmp_path / name)
+        out = tmp_path / f"out{name[1:]}"
+        code, text = run(tmp_path / name, "-o", out, "--sigma", 8, "--quick")
+        assert code == 0 and "20 x 20 16-bit gray" in text
+        values, mode = load(out)
+        assert mode == "I;16" and np.abs(values - noisy).mean() < 16
+
+
 def test_a_mask_is_white_where_pixels_are_missing(tmp_path):
     clean = scene(32, 32)
     holes = np.zeros((32, 32))
@@ -383,6 +395,48 @@ def test_a_mask_is_white_where_pixels_are_missing(tmp_path):
     code, text = run(noisy, "-o", tmp_path / "out.png", "--mask", tmp_path / "holes.png", "--sigma", 5)
     assert code == 0, text
     assert np.abs(load(tmp_path / "out.png")[0][10:13].astype(float) - clean[10:13]).mean() < 20
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_psnr_counts_missing_pixels_by_themselves(tmp_path, colour):
+    clean = np.rint(colour_scene(24, 24) if colour else scene(24, 24))
+    holes = np.zeros((24, 24), dtype=bool)
+    holes[4:8] = True
+    noisy = np.rint(np.clip(with_noise(clean, 10.0), 0, 255))
+    noisy[holes] = 0.0
+    paths = {
+        name: save(tmp_path / f"{name}.png", values)
+        for name, values in (("clean", clean), ("noisy", noisy), ("holes", 255.0 * holes))
+    }
+    out = tmp_path / "out.png"
+    code, text = run(
+        *(paths["noisy"], "-o", out, "--mask", paths["holes"], "--clean", paths["clean"]),
+        *("--sigma", 10, "--quick"),
+    )
+    assert code == 0, text
+    said = re.search(r"PSNR ([\d.]+) dB before, ([\d.]+) dB after, .* filled ([\d.]+) dB", text)
+    before, after, filled = map(float, said.groups())
+    found = load(out)[0].astype(float)
+    assert before == pytest.approx(psnr(noisy[~holes], clean[~holes]), abs=0.01)
+    assert after == pytest.approx(psnr(found[~holes], clean[~holes]), abs=0.05)
+    assert filled == pytest.approx(psnr(found[holes], clean[holes]), abs=0.05)
+
+
+@pytest.mark.parametrize("shape", [(9, 30), (30, 9), (31, 22)])
+def test_the_middle_of_a_picture_is_that_of_the_whole(tmp_path, shape):
+    pictures = {
+        "gray": scene(*shape).astype(np.uint8),
+        "colour": colour_scene(*shape).astype(np.uint8),
+        "deep": (10.0 * scene(*shape)).astype(np.uint16),
+    }
+    pictures["deep"][0, 0] = 4000  # tells how many bits are in use, and is not in the middle
+    for name, values in pictures.items():
+        PIL.Image.fromarray(values).save(tmp_path / f"{name}.png")
+        whole = files.read_picture(tmp_path / f"{name}.png", "IMAGE")
+        middle = files.read_picture(tmp_path / f"{name}.png", "IMAGE", 12)
+        assert middle.values.shape[:2] == (min(shape[0], 12), min(shape[1], 12))
+        np.testing.assert_array_equal(middle.values, relations._middle(whole.values, 12))
+        assert middle.white == whole.white
 
 
 def test_a_profile_of_inks_is_not_kept_for_lights(tmp_path):
@@ -412,6 +466,42 @@ def test_learning_from_a_folder_and_from_a_pair(small, tmp_path):
     clean = save(tmp_path / "clean.png", scene(20, 24))
     code, text = run(small, "-o", tmp_path / "b.png", "--pair", clean, small, "--quick")
     assert code == 0 and "noise as learned" in text, text
+
+
+def test_a_folder_of_large_pictures_is_read_by_their_middles(tmp_path, monkeypatch):
+    for index in range(4):
+        save(tmp_path / f"{index}.png", colour_scene(90, 70 + index))
+    shapes = []
+    monkeypatch.setattr(relations, "MOST_PIXELS", 4 * 32 * 32)
+    monkeypatch.setattr(
+        "kernelbp.photographs.learn", lambda pictures, **options: shapes.extend(map(np.shape, pictures))
+    )
+    command._learned(tmp_path, None, scene(), 10.0, True, 0, Console())
+    assert shapes == [(32, 32, 3)] * 4
+
+
+def test_of_many_large_photographs_the_middles_are_learned_from(monkeypatch):
+    pictures = [scene(40, 44), scene(44, 40)[::-1]]
+    monkeypatch.setattr(relations, "MOST_PIXELS", 2 * 16 * 16)
+    some = learn(pictures, sigma=10.0, calibrate=False)
+    cut = learn([relations._middle(picture, 16) for picture in pictures], sigma=10.0, calibrate=False)
+    np.testing.assert_array_equal(some.gray.model.support("pixel"), cut.gray.model.support("pixel"))
+    monkeypatch.undo()
+    all_of_them = learn(pictures, sigma=10.0, calibrate=False)
+    assert len(all_of_them.gray.model.support("pixel")) > len(cut.gray.model.support("pixel"))
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("most", [1, 7, 40, 10_000])
+def test_some_neighbours_are_evenly_from_all(axis, most):
+    rng = np.random.default_rng(0)
+    planes = [rng.normal(size=shape) for shape in ((5, 7), (2, 2), (9, 3), (2, 3))]
+    ends = zip(*(grid_pairs(plane, axis=axis) for plane in planes), strict=True)
+    first, second = (np.concatenate(end) for end in ends)
+    step = -(-len(first) // most)
+    found = relations.some_neighbours(planes, most, axis=axis)
+    np.testing.assert_array_equal(found, (first[::step], second[::step]))
+    assert len(found[0]) <= most
 
 
 def spoil(tmp_path):

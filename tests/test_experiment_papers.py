@@ -23,6 +23,7 @@ from kernelbp.errors import InputError
 from kernelbp.experiments import multilabel, papers, papers_methods
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Study
+from kernelbp.figures.papers import papers as drawn
 
 # ---------------------------------------------------------------------- the generator
 
@@ -313,10 +314,18 @@ def test_logistic_penalty_is_the_one_held_out_papers_prefer():
     rng = np.random.default_rng(0)
     features = rng.standard_normal((200, 30))
     classes = (features[:, 0] + 0.3 * rng.standard_normal(200) > 0).astype(int)
-    made, score = multilabel.best_logistic(features, classes, rng)
+    held_out = rng.random(200) < 0.25
+    made, score = multilabel.best_logistic(features, classes, held_out)
     assert isinstance(made, LogisticRegression) and -np.log(2) < score < 0
-    noise, _ = multilabel.best_logistic(features, rng.integers(2, size=200), rng)
+    noise, _ = multilabel.best_logistic(features, rng.integers(2, size=200), held_out)
     assert min(multilabel.PENALTIES) == noise.C
+
+
+def test_reduced_words_follow_the_seed():
+    network = citation_network(300, 12, seed=0, n_words=200)
+    first, same, other = (papers.Problem(network, 20, seed).own for seed in (0, 2**32, 1))
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
 
 
 # ---------------------------------------------------------------------- the experiment
@@ -354,6 +363,13 @@ def test_experiment_on_few_sets_writes_its_report_and_resumes(tmp_path, monkeypa
     for ours in (rows["kernel BP"], rows["kernel BP, best found"]):
         assert ours["recall@1 (one)"] > rows["most frequent labels"]["recall@1 (one)"] + 0.2
         assert ours["converged"] == "1 of 1"
+    told = [claim.what for claim in report.claims]
+    rivals = [name for name in rows if not name.startswith("kernel BP")]
+    for rival in rivals:
+        assert f"kernel BP above {rival}, recall@k (one)" in told
+    two = papers_methods.TWO_STEPS
+    for rival in (two, f"{two}, correct and smooth, best found", "label spreading, best found"):
+        assert f"kernel BP, best found above {rival}, recall@k (one)" in told
     # A second run finds every case finished.
     monkeypatch.setattr(papers, "judged", lambda *case: pytest.fail("ran again"))
     again = papers.run(Study("papers", Options(out, data, resume=True)), dimensions=20, sizes=papers.TINY)
@@ -369,7 +385,17 @@ def test_experiment_on_generated_sets(tmp_path):
     rows = {row["method"]: row for row in report.tables[0].rows}
     ours, theirs = rows["kernel BP, random projection"], rows["regression, compressed sensing"]
     assert ours["recall@5 (all)"] > theirs["recall@5 (all)"]
-    assert len(report.claims) == 6
+    told = {claim.what: claim for claim in report.claims}
+    assert len(told) == 2 + 2 * 6
+    for kind in ("one", "all"):
+        every_k = told[
+            f"kernel BP, random projection above regression, compressed sensing, recall@k ({kind})"
+        ]
+        assert every_k.wanted.endswith("from 1 to 20")
+    theirs = rows["regression, correct and smooth, best found"]
+    last = told["kernel BP, random projection above regression, correct and smooth, best found, recall@20"]
+    gaps = [ours[f"recall@20 ({kind})"] - theirs[f"recall@20 ({kind})"] for kind in ("one", "all")]
+    assert last.holds == (min(gaps) > 0) and f"{gaps[1]:+.3f} (all)" in last.measured
 
 
 def test_splits_label_all_papers_of_high_degree_and_a_third():
@@ -422,6 +448,90 @@ def test_without_messages_the_belief_is_what_the_classifier_says(tmp_path):
     classifier = multilabel.logistic(0.3).fit(features[split.labelled], split.classes)
     wanted = classifier.predict_proba(features[tested]) @ split.holds(split.sets[classifier.classes_])
     np.testing.assert_allclose(model.infer(graph).expect(split.holds)[tested], wanted, atol=2e-3)
+
+
+def test_labels_two_steps_away_are_read_without_those_held_out(tmp_path, monkeypatch):
+    """Their own classifier's C is chosen with the held-out papers' labels hidden, and none of them of high degree."""
+    network = load_citations_mat(few_sets(tmp_path))
+    split = papers.Problem(network, 20, 0).split(0)
+    seen = []
+    best = multilabel.best_logistic
+
+    def noted(features, classes, held_out):
+        seen.append((features, split.labelled[held_out]))
+        return best(features, classes, held_out)
+
+    monkeypatch.setattr(multilabel, "best_logistic", noted)
+    split.classifier("beyond")
+    features, out = seen[0]
+    assert len(out) and (network.degrees[out] <= papers.ALWAYS).all()
+    kept = np.setdiff1d(split.labelled, out)
+    np.testing.assert_array_equal(features, split.features("beyond", kept)[split.labelled])
+    assert not np.array_equal(features, split.features("beyond", split.labelled)[split.labelled])
+
+
+def tiny(tmp_path: Path, sets: list[int], edges: list[tuple[int, int]]) -> Path:
+    """A .mat file of papers with these sets and citations."""
+    rng = np.random.default_rng(0)
+    network = np.zeros((len(sets), len(sets)))
+    network[tuple(np.array(edges).T)] = 1
+    words = rng.poisson(0.5, size=(len(sets), 30)) + np.eye(30, dtype=int)[sets] + 1
+    path = tmp_path / "tiny.mat"
+    savemat(path, {"network": network, "attrb": words, "group": np.eye(max(sets) + 1)[sets]})
+    return path
+
+
+RING = [(paper, (paper + 1) % 60) for paper in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("sets", "edges", "told"),
+    [
+        ([0] * 60, RING, "of 20 papers to learn from, 20 have the same set of labels; expected at least two"),
+        (
+            [0] * 59 + [1],
+            RING,
+            "have the same set of labels; expected at least two sets, and at least 8 papers",
+        ),
+        ([0, 1] * 30, [(0, 1)], "none of 1 citations joins two of the 20 papers to learn from"),
+        ([0, 1], [(0, 1)], "1 papers to learn from and 1 to test; expected more of both"),
+    ],
+)
+def test_networks_that_teach_nothing_are_refused_before_any_work(tmp_path, monkeypatch, sets, edges, told):
+    monkeypatch.setattr(papers, "judged", lambda *case: pytest.fail("began"))
+    with pytest.raises(InputError, match=told):
+        papers.run(Study("papers", Options(tmp_path / "out", tiny(tmp_path, sets, edges))))
+
+
+def test_settings_stay_untried_where_no_citation_is_left_to_try_them_on(tmp_path):
+    sets = [0, 1] * 30
+    first = papers.Problem(load_citations_mat(tiny(tmp_path, sets, RING)), 20, 0).split(0)
+    gone = [np.setdiff1d(first.labelled, first.without_some(which)[0]) for which in range(2)]
+    # One citation between labelled papers: an end of it is held out both times.
+    ends = (int(gone[0][0]), int(gone[1][-1]))
+    split = papers.Problem(load_citations_mat(tiny(tmp_path, sets, [ends])), 20, 0).split(0)
+    order, told = papers_methods.best_propagated(split)
+    assert order.shape == (40, 2) and told["chosen"] == "C 0.3, temperature 1"
+
+
+def test_targets_are_claimed_for_the_file_read_whatever_its_folder(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    few_sets(tmp_path).rename(folder / "acmv9.mat")
+    report = papers.run(Study("papers", Options(tmp_path / "out", folder)), dimensions=20, sizes=papers.TINY)
+    assert report.settings["data"] == "acmv9.mat"
+    targets = [claim for claim in report.claims if "a target set for acmv9 only" in claim.wanted]
+    assert [claim.what for claim in targets] == [
+        f"{name}, recall@{k} (one)" for name in ("kernel BP", "kernel BP, best found") for k in (1, 2)
+    ]
+
+
+def test_every_method_has_a_look_of_its_own(tmp_path):
+    names = list(papers.Problem(load_citations_mat(few_sets(tmp_path)), 20, 0).methods())
+    curves = {name: {kind: np.full((1, 7), 0.5) for kind in ("one", "all")} for name in names}
+    lines = drawn(curves, np.array([1, 2, 5])).axes[0].get_lines()
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(names)
+    assert len({line.get_color() for line in lines}) == len(names)
 
 
 def test_command_refuses_a_file_that_is_no_network(tmp_path):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import itertools
 import json
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from kernelbp.errors import InputError
 from kernelbp.experiments import protein, protein_evidence, protein_rivals
 from kernelbp.experiments.local_predictors import ReadyClassifier, ReadyRegressor, cross_fitted
 from kernelbp.experiments.protein_chains import (
+    FULL,
     Chain,
     Data,
     Fold,
@@ -40,7 +41,7 @@ from kernelbp.experiments.protein_chains import (
     windows_of,
 )
 from kernelbp.experiments.protein_evidence import KINDS, WINDOW, linear
-from kernelbp.experiments.protein_report import ALONE, CHAIN, EVIDENCE, PLAIN
+from kernelbp.experiments.protein_report import ALONE, CHAIN, EVIDENCE, EXACT, PLAIN, PROCESS
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Study
 
@@ -354,6 +355,58 @@ def test_structures_with_profiles_are_read_from_a_folder(tmp_path):
         load_proteins(tmp_path)
 
 
+RESIDUES = {"M": "MET", "K": "LYS", "V": "VAL", "L": "LEU", "A": "ALA", "G": "GLY", "W": "TRP", "D": "ASP"}
+
+
+def write_structure(folder: Path, chains: dict[str, dict[int, str]], profile: str) -> np.ndarray:
+    """A structure with residues (place on a helix: letter) of each chain, and a profile whose rows are their numbers."""
+    ca, table = helix(40), np.repeat(np.arange(len(profile))[:, None], 20, axis=1)
+    lines = [
+        pdb_line(k + 1, ca[k], residue=RESIDUES[letter], chain=name)
+        for name, residues in chains.items()
+        for k, letter in residues.items()
+    ]
+    (folder / "1abc.pdb").write_text("\n".join(lines))
+    (folder / "1abc.pssm").write_text(psiblast_text(profile, table))
+    return ca
+
+
+def test_a_profile_of_the_whole_sequence_serves_a_chain_with_residues_missing(tmp_path):
+    whole = "MKVLAGWDMKKVGAWLDVMGAKWVDLAMGK"
+    seen = [*range(2, 12), *range(16, 28)]
+    letters = {k: whole[k] for k in seen}
+    letters[20] = "W" if whole[20] != "W" else "D"
+    ca = write_structure(tmp_path, {"B": dict.fromkeys(range(25), "G"), "A": letters}, whole)
+    (found,) = load_proteins(tmp_path)
+    assert found.sequence == "".join(whole[k] for k in seen)
+    assert found.profile[:, 0].tolist() == seen
+    full = ca.copy()[: len(whole)]
+    full[[k for k in range(len(whole)) if k not in seen]] = np.nan
+    theta, omega = backbone_angles(full)
+    np.testing.assert_allclose(found.theta, theta[seen], atol=1e-3)
+    np.testing.assert_allclose(found.omega, omega[seen], atol=2e-3)
+    assert np.flatnonzero(np.isnan(found.theta)).tolist() == [0, 9, 10, 21]
+
+
+def test_residues_without_a_row_are_left_out_and_break_the_chain(tmp_path):
+    profile = "MKVLAGWDMKKVGAWLDVMGAKWVDLAMGK"
+    letters = dict(enumerate(profile[:15] + "G" + profile[15:]))
+    write_structure(tmp_path, {"A": letters}, profile)
+    (found,) = load_proteins(tmp_path)
+    assert found.sequence == profile and found.profile[:, 0].tolist() == list(range(30))
+    assert np.flatnonzero(np.isnan(found.theta)).tolist() == [0, 14, 15, 29]
+
+
+def test_a_profile_of_another_protein_is_refused_though_its_letters_appear(tmp_path):
+    profile = "MKVLAGWDMKKVGAWLDVMGAKWVDLAMGK"
+    for letters in (profile[::3], profile[:20][::-1]):
+        write_structure(tmp_path, {"A": dict(enumerate(letters))}, profile)
+        with pytest.raises(
+            InputError, match=rf"30 residues; 1abc\.pdb has chains of {len(letters)} .*with 90% of"
+        ):
+            load_proteins(tmp_path)
+
+
 def test_folders_that_hold_something_else_are_refused(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         load_proteins(tmp_path / "none")
@@ -527,6 +580,8 @@ def test_experiment_runs_from_end_to_end_and_is_saved(finished, tmp_path):
         for method in (ALONE, EVIDENCE, PLAIN, CHAIN):
             assert (evidence, method) in methods
     assert all(-1 <= row["mean cosine"] <= 1 for row in tables["folds"].rows)
+    # Said of particle BP's settings: which training chains they were chosen on.
+    assert "may be among the test chains of another fold" in tables["particles"].note
     page = save(report, tmp_path)
     for name in ("angles", "folds", "particles"):
         assert (tmp_path / f"{name}.png").is_file() and (tmp_path / f"{name}.svg").is_file()
@@ -546,10 +601,12 @@ def test_resumed_experiment_repeats_no_work(finished, monkeypatch):
     assert [table.rows for table in again.tables] == [table.rows for table in report.tables]
 
 
+def blank_chain(name: str) -> Chain:
+    return Chain(name, np.zeros((2, 3)), np.zeros((2, 20)), np.ones(2, bool))
+
+
 def test_no_chain_is_both_trained_on_and_tested_and_entries_stay_together():
-    names = [f"{k:04d}{letter}" for k in range(30) for letter in "AB"]
-    blank = np.zeros((2, 3))
-    chains = [Chain(name, blank, np.zeros((2, 20)), np.ones(2, bool)) for name in names]
+    chains = [blank_chain(f"{k:04d}{letter}") for k in range(30) for letter in "AB"]
     folds = deal(chains, 10, np.random.default_rng(0))
     assert (folds[0::2] == folds[1::2]).all()
     assert (np.bincount(folds, minlength=10) == 6).all()
@@ -557,11 +614,90 @@ def test_no_chain_is_both_trained_on_and_tested_and_entries_stay_together():
     assert len(fold.test) == 6 and not set(map(id, fold.train)) & set(map(id, fold.test))
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["1abc", "1ABCB", "1abc_A", "1abc_AA", "1abcAA", "1ABC-A", "1abc.A", "1abc:A", "d1abca_", "d1abca1", "D1ABC__", "pdb1abc",
+     "PDB1ABC_B", "pdb_00001abc", "1abcA01", "1abcA_2"],
+)  # fmt: skip
+def test_names_of_one_entry_are_known_in_many_spellings(name):
+    others = [f"{k}xyzA" for k in range(1, 9)]
+    folds = deal([blank_chain(other) for other in ("1abcA", name, *others)], 9, np.random.default_rng(0))
+    assert folds[0] == folds[1] and len(set(folds)) == 9
+
+
+def test_names_that_are_no_entries_stand_for_themselves():
+    names = ["T0950", "T0951", "dimer1", "protein1", "100001", "100002", "AF-P12345", "AF-P12346"]
+    folds = deal([blank_chain(name) for name in names], 8, np.random.default_rng(0))
+    assert sorted(folds) == list(range(8))
+
+
+def test_chains_of_equal_sequence_share_a_fold_and_so_do_their_entries():
+    sequences = {
+        "1aaaA": "MKV",
+        "1aaaB": "LAG",
+        "2bbbA": "lag",
+        "2bbbB": "WDM",
+        "3cccA": "WDM",
+        "4dddA": "XX",
+        "5eeeA": "XX",
+    }
+    chains = [replace(blank_chain(name), sequence=letters) for name, letters in sequences.items()]
+    folds = deal(chains, 3, np.random.default_rng(0))
+    assert len(set(folds[:5])) == 1 and sorted(set(folds)) == [0, 1, 2]
+    (made, *_), _ = protein_chains(1, length=5)
+    assert chain_of(replace(made, sequence="MKVLA")).sequence == "MKVLA"
+
+
+def test_folds_of_the_shared_chains_are_by_entry_alone(proteins_folder):
+    chains = [chain_of(p) for p in load_proteins(proteins_folder) if len(p) > 100]
+    names, numbers = np.unique([chain.name[:4].lower() for chain in chains], return_inverse=True)
+    expected = (np.argsort(np.random.default_rng([0, 1]).permutation(len(names))) % 10)[numbers]
+    np.testing.assert_array_equal(deal(chains, 10, np.random.default_rng([0, 1])), expected)
+    assert len(Fold(Data(chains, False), expected, 0, 15, FULL, 0).tuning) == 24
+
+
+@pytest.mark.parametrize("count", [20, 26, 120])
+def test_most_training_chains_are_left_to_learn_from(count):
+    chains = [blank_chain(f"{k:04d}A") for k in range(count)]
+    folds = deal(chains, FULL.folds, np.random.default_rng(0))
+    for number in range(FULL.folds):
+        fold = Fold(Data(chains, False), folds, number, 15, FULL, 0)
+        assert len(fold.tuning) == min(24, len(fold.train) // 4)
+        assert len(fold.rest) == len(fold.train) - len(fold.tuning)
+
+
+def test_fewer_entries_than_folds_are_refused(tmp_path):
+    names = [f"{entry}abc{letter}" for entry in (1, 2, 3) for letter in "ABC"]
+    index = [{"id": name, "seq": name * 24} for name in names]
+    write_archive(tmp_path, dict.fromkeys(names, one_chain(120)), index)
+    with pytest.raises(InputError, match=r"8 chains of 3 entries .*expected at least 4 entries"):
+        protein.run(study(tmp_path / "a", data=tmp_path), 3, sizes=TINY)
+    index = [{"id": f"{k}abcA", "seq": "MK" * 60} for k in range(1, 9)]
+    write_archive(tmp_path, {entry["id"]: one_chain(120) for entry in index}, index)
+    with pytest.raises(InputError, match=r"8 chains of 1 entries"):
+        protein.run(study(tmp_path / "b", data=tmp_path), 3, sizes=TINY)
+
+
+@pytest.mark.parametrize(("generated", "full"), [(False, True), (False, False), (True, False)])
+def test_aims_that_are_numbers_stand_only_in_a_full_run_on_data(generated, full):
+    summary = [
+        {"evidence": evidence, "method": method, "mean cosine": 0.6, "folds": 1}
+        for evidence in KINDS
+        for method in (ALONE, CHAIN)
+    ]
+    summary.append({"evidence": PROCESS, "method": EXACT, "mean cosine": 0.8, "folds": 1})
+    claims = protein._claims(Data([], generated), summary, [], 15, full=full)
+    aims = [claim for claim in claims if "at least" in claim.wanted and "share" not in claim.what]
+    assert len(aims) == (3 if full else 0)
+    assert all("set for the 483 chains of docs/results/protein.md" in claim.what for claim in aims)
+    assert sum("above its local predictor" in claim.what for claim in claims) == len(KINDS)
+
+
 def test_the_weight_of_edges_is_fitted_on_chains_that_neither_learn_nor_are_tested(monkeypatch):
-    made, _ = protein_chains(12, length=20, seed=0)
+    made, _ = protein_chains(16, length=20, seed=0)
     chains = [chain_of(p) for p in made]
     folds = deal(chains, 4, np.random.default_rng(0))
-    sizes = replace(TINY, chains=12, tuning=3)
+    sizes = replace(TINY, chains=16, tuning=3)
     fold = Fold(Data(chains, True), folds, 1, 3, sizes, 0)
     kind = linear(fold, WINDOW, 3)
     learned, asked = [], []

@@ -77,7 +77,7 @@ def calibrate(
     step: Callable[[str], None],
     mixings: tuple[float | None, ...] = MIXINGS,
 ) -> GraphCalibration:
-    """Fit mixing, then edge weights, then when to stop, then mixing once more.
+    """Fit mixing, then edge weights, then when to stop; then, where stopping is best, edge weights, when to stop and mixing once more.
 
     Parameters
     ----------
@@ -117,6 +117,9 @@ def calibrate(
     if not cycles:
         return settled  # two passes over a tree are exact: nowhere to stop
     best = best_of([replace(settled, iterations=stop) for stop in STOPS])
+    # Weights that suit messages on their way are not those that suit messages that have settled.
+    best = best_of([replace(best, weight_scale=factor) for factor in WEIGHT_SCALES])
+    best = best_of([replace(best, iterations=stop) for stop in STOPS] if best.iterations else [])
     best = best_of([replace(best, mixing=share) for share in mixings])
     return best if (best.score or 0.0) > (settled.score or 0.0) + WORTH_STOPPING else settled
 
@@ -128,7 +131,7 @@ def _note(settings: GraphCalibration) -> str:
 
 def inferences_needed(n_graphs: int, mixings: tuple[float | None, ...] = MIXINGS) -> int:
     """How many inferences `calibrate` runs at most."""
-    return n_graphs * (2 * len(mixings) + len(WEIGHT_SCALES) + len(STOPS) - 2)
+    return n_graphs * (2 * len(mixings) + 2 * len(WEIGHT_SCALES) + 2 * len(STOPS) - 5)
 
 
 def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) -> Truth:

@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,6 +45,12 @@ MOST_IN_ALL = 20_000_000
 """Residues of all chains of a folder."""
 MOST_BYTES = 1 << 28
 """Of one file of coordinates, and of the index."""
+MOST_ALIGNED = 5_000
+"""Residues of a chain and of a profile that are aligned if their lengths differ: the time grows with the square."""
+LEAST_ALIKE = 0.9
+"""Share of a chain's residues that must have the same letter in a profile of another length."""
+SHORTEST_RUN = 3
+"""Letters that count as the same when aligned: fewer in a row are found in any profile."""
 
 _LETTERS = {
     "ALA": "A", "ARG": "R", "ASN": "N", "ASP": "D", "CYS": "C", "GLN": "Q", "GLU": "E", "GLY": "G",
@@ -403,13 +410,18 @@ def load_psiblast(path: str | os.PathLike[str]) -> Profile:
 def load_proteins(folder: str | os.PathLike[str]) -> list[Protein]:
     """Read all chains of a folder, in the order of their names.
 
+    The profile beside a structure may be that of the whole sequence though some residues have no coordinates. If it is not as long as a chain,
+    the letters of the two are aligned, and at least nine of ten residues of the chain must have the same letter in the profile.
+    Residues with coordinates are kept, with their rows of the profile; those that find no row (letters more or other than the
+    profile has there) are left out. Where residues of the profile are missing in between, the chain is broken: see `backbone_angles`.
+
     Parameters
     ----------
     folder : path
         Either holds ``proteins.npz`` (for each chain ``<id>/pssm`` of shape (L, 20), and ``<id>/theta`` and
         ``<id>/omega`` of shape (L,), or ``<id>/ca`` of shape (L, 3) to work the angles out from) and
         ``index.json`` (a list of ``{"id": ..., "seq": ...}``); or structures ``NAME.pdb``, ``.ent``, ``.cif`` or
-        ``.mmcif``, each with a profile ``NAME.pssm``, taken to be that of the equally long chain most like it.
+        ``.mmcif``, each with a profile ``NAME.pssm``, taken to be that of the chain most like it.
 
     Returns
     -------
@@ -522,24 +534,60 @@ def _structures(folder: Path) -> list[Protein]:
             raise InputError(f"{path}: no profile beside it; expected {profile_path.name}")
         profile = load_psiblast(profile_path)
         chains = load_pdb(path) if path.suffix.lower() in (".pdb", ".ent") else load_mmcif(path)
-        fitting = [chain for chain in chains if len(chain) == len(profile.sequence)]
+        placed = [(chain, _placed(chain.sequence, profile.sequence)) for chain in chains]
+        fitting = [(chain, place) for chain, place in placed if place is not None]
         if not fitting:
             raise InputError(
                 f"{profile_path}: {len(profile.sequence)} residues; {path.name} has chains of "
-                f"{', '.join(str(len(chain)) for chain in chains[:10])} with coordinates"
+                f"{', '.join(str(len(chain)) for chain in chains[:10])} with coordinates; expected one as "
+                f"long, or (up to {MOST_ALIGNED:,} residues) with {LEAST_ALIKE:.0%} of its letters in the profile"
             )
-        alike = [_alike(chain.sequence, profile.sequence) for chain in fitting]
-        chosen = fitting[int(np.argmax(alike))]
-        total += len(chosen)
+        chosen, place = max(fitting, key=lambda pair: pair[1].same)
+        total += len(place.rows)
         if total > MOST_IN_ALL:
             raise InputError(f"{folder}: more than {MOST_IN_ALL:,} residues in all")
-        angles = backbone_angles(chosen.ca)
-        found.append(Protein(path.stem, profile.sequence, profile.log_odds, *angles))
+        # Residues without coordinates are breaks.
+        ca = np.full((len(profile.sequence), 3), np.nan)
+        ca[place.rows] = chosen.ca[place.residues]
+        theta, omega = backbone_angles(ca)
+        sequence = "".join(profile.sequence[row] for row in place.rows)
+        found.append(
+            Protein(path.stem, sequence, profile.log_odds[place.rows], theta[place.rows], omega[place.rows])
+        )
     return found
 
 
-def _alike(first: str, second: str) -> float:
-    return float(np.mean([a == b for a, b in zip(first, second, strict=True)]))
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """Residues of a chain, (n,), the rows of a profile they have, (n,), and how many have the same letter."""
+
+    residues: NDArray[np.intp]
+    rows: NDArray[np.intp]
+    same: int
+
+
+def _placed(chain: str, profile: str) -> _Placed | None:
+    """One by one if chain and profile are equally long, aligned if not; None if they are too little alike for that."""
+    chain, profile = chain.upper(), profile.upper()
+    if len(chain) == len(profile):
+        pairs = [(k, k) for k in range(len(chain))]
+        same = sum(a == b for a, b in zip(chain, profile, strict=True))
+    elif max(len(chain), len(profile)) > MOST_ALIGNED or len(profile) < LEAST_ALIKE * len(chain):
+        return None
+    else:
+        steps = SequenceMatcher(None, chain, profile, autojunk=False).get_opcodes()
+        same = sum(end - i for tag, i, end, _, _ in steps if tag == "equal" and end - i >= SHORTEST_RUN)
+        if same < LEAST_ALIKE * len(chain):
+            return None
+        # Other letters are placed where as many stand in the profile.
+        pairs = [
+            pair
+            for _, i, end, j, last in steps
+            if end - i == last - j
+            for pair in zip(range(i, end), range(j, last), strict=True)
+        ]
+    residues, rows = np.array(pairs).T
+    return _Placed(residues, rows, same)
 
 
 def _text(path: Path, what: str) -> str:

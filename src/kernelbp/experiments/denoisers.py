@@ -48,6 +48,7 @@ __all__ = [
     "parts",
     "search_case",
     "with_noise",
+    "with_seed",
     "written",
 ]
 
@@ -61,8 +62,16 @@ NOISE = 30.0
 SHORT, MOST_TIMED = 0.5, 5
 """Inferences are timed again until they have taken so many seconds together, or so many times."""
 ESTIMATES: tuple[Estimate, ...] = ("mean", "mode")
+DISCRETE_WEIGHTS = (None, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 1.0)
+DISCRETE_LENGTHS = (8, 10, 12, 15, 18, 22, 27, 33)
+DISCRETE_TEMPERATURES = tuple(float(t) for t in np.geomspace(0.5, 2.0, 13))
+"""Edge weights (None: as asked), iterations and temperatures that discrete BP is tuned with."""
 OF_INFER = frozenset({"weighting", "schedule", "max_iterations", "tolerance", "damping", "seed"})
-"""Settings that go to `infer`; the others go to the constructor."""
+"""Settings that go to `infer`."""
+TUNED = "tuned"
+"""The setting that says whether a method's `tune` is used; all others go to the constructor."""
+SEEDS_APART = 1000
+"""Between the random numbers of a rival's first image in runs of one seed and the next: more than there are images."""
 
 
 def paper_image(study: Study, colors: int, side: int) -> Image:
@@ -128,6 +137,7 @@ class Method:
     settings : those to run with, by kind
     start : what a search begins with where that differs from the paper's settings
     stages : grids searched one after another, each around the best found so far
+    tune : a fitted model, images to learn from and settings of `infer` to a model whose inference suits these images
     seeded : whether `infer` draws random numbers
     graph : of a noisy image, with its evidence
     """
@@ -137,6 +147,7 @@ class Method:
     settings: Mapping[Kind, Options]
     start: Options = field(default_factory=dict)
     stages: Sequence[Mapping[str, Sequence[Any]]] = ()
+    tune: Callable[[Any, Sequence[Sample], Options], Any] | None = None
     seeded: bool = False
     graph: Callable[[Image], Graph] = grid_of
 
@@ -190,6 +201,97 @@ def _discrete(training: Training, **options: Any) -> Any:
     return model.fit({"beside": training.pairs})
 
 
+@dataclass(frozen=True, eq=False)
+class TunedDiscrete:
+    """Discrete BP whose edge weights, length and temperature suit training images: what kernel BP fits, too.
+
+    Attributes
+    ----------
+    model : fitted
+    weight : of every edge; None for those asked for
+    iterations : at most
+    temperature : what the logarithm of a belief is divided by
+    """
+
+    model: rivals.DiscreteModel
+    weight: float | None
+    iterations: int
+    temperature: float
+
+    @classmethod
+    def on(cls, model: rivals.DiscreteModel, images: Sequence[Sample], asked: Options) -> TunedDiscrete:
+        """Weight, then iterations, then both once more, each with the best temperature."""
+        found: dict[tuple[float | None, int], tuple[float, float]] = {}
+        graphs = [grid_of(image.noisy) for image in images]
+
+        def best(weights: Sequence[float | None], lengths: Sequence[int]) -> tuple[float | None, int]:
+            for key in itertools.product(weights, lengths):
+                if key not in found:
+                    tuned = [cls(model, *key, 1.0)._beliefs(graph, asked) for graph in graphs]
+                    errors = {
+                        t: np.mean(
+                            [
+                                np.mean((_tempered(b, t) - i.clean.ravel()) ** 2)
+                                for b, i in zip(tuned, images, strict=True)
+                            ]
+                        )
+                        for t in DISCRETE_TEMPERATURES
+                    }
+                    least = min(errors, key=lambda t: errors[t])
+                    found[key] = float(errors[least]), least
+            return min(found, key=lambda key: found[key])
+
+        weight, length = best(DISCRETE_WEIGHTS, [asked["max_iterations"]])
+        for _ in range(2):
+            weight, length = best([weight], DISCRETE_LENGTHS)
+            weight, length = best(DISCRETE_WEIGHTS, [length])
+        return cls(model, weight, length, found[weight, length][1])
+
+    def infer(self, graph: Graph, **asked: Any) -> TemperedBeliefs:
+        """At most `iterations`, or those asked for if fewer."""
+        return TemperedBeliefs(self._beliefs(graph, asked), self.temperature)
+
+    def _beliefs(self, graph: Graph, asked: Options) -> Any:
+        own: dict[str, Any] = {"max_iterations": min(asked["max_iterations"], self.iterations)}
+        if self.weight is not None:
+            own["weighting"] = np.full(graph.n_edges, self.weight)
+        return self.model.infer(graph, **{**asked, **own})
+
+
+@dataclass(frozen=True, eq=False)
+class TemperedBeliefs:
+    """Beliefs of discrete BP read at a temperature."""
+
+    beliefs: Any
+    temperature: float
+
+    @property
+    def iterations(self) -> int:
+        """That were run."""
+        return int(self.beliefs.iterations)
+
+    @property
+    def converged(self) -> bool:
+        """Whether messages settled."""
+        return bool(self.beliefs.converged)
+
+    def mean(self) -> Image:
+        """Of every node."""
+        return _tempered(self.beliefs, self.temperature)
+
+    def mode(self) -> Image:
+        """Of every node; the same at every temperature."""
+        found: Image = self.beliefs.mode()
+        return found
+
+
+def _tempered(beliefs: Any, temperature: float) -> Image:
+    """Means (nodes,) of beliefs raised to one over the temperature."""
+    mass = beliefs.probabilities() ** (1.0 / temperature)
+    means: Image = (mass @ np.asarray(beliefs.atoms, dtype=np.float64)) / mass.sum(axis=1)
+    return means
+
+
 def _mixture(training: Training, **options: Any) -> Any:
     model = rivals.GaussianMixtureModel(*parts(known=True), **options)
     return model.fit({"beside": training.some_pairs()})
@@ -238,7 +340,9 @@ RIVALS: tuple[Method, ...] = (
             },
             {"smoothing": (None, 0.001, 0.1, 1.0)},
             {"damping": (0.0, 0.3, 0.5, 0.7), "max_iterations": (10, 15, 20, 30, 50)},
+            {TUNED: (False, True)},
         ),
+        TunedDiscrete.on,
     ),
     Method(
         "Gaussian-mixture BP",
@@ -292,6 +396,29 @@ def limited(method: Method, iterations: int) -> Method:
     return replace(method, settings=settings)
 
 
+@dataclass(frozen=True)
+class _Seeded:
+    """A fitted model that draws random numbers of the run's seed."""
+
+    model: Any
+    seed: int
+
+    def infer(self, graph: Graph, *, seed: int, **options: Any) -> Any:
+        """Beliefs; `seed` is the number of the image."""
+        return self.model.infer(graph, seed=seed + SEEDS_APART * self.seed, **options)
+
+
+def with_seed(method: Method, seed: int) -> Method:
+    """The same method, with random numbers of the run's seed if it draws any."""
+    if not method.seeded:
+        return method
+
+    def fit(training: Training, **options: Any) -> _Seeded:
+        return _Seeded(method.fit(training, **options), seed)
+
+    return replace(method, fit=fit)
+
+
 # ---------------------------------------------------------------------- running one
 
 
@@ -311,9 +438,11 @@ def measure(
     """
     compile_all()
     began = time.perf_counter()
-    model = method.fit(training, **{name: value for name, value in options.items() if name not in OF_INFER})
-    fitting = time.perf_counter() - began
+    model = method.fit(training, **_of_constructor(options))
     asked = {name: value for name, value in options.items() if name in OF_INFER}
+    if options.get(TUNED) and method.tune is not None:
+        model = method.tune(model, training.images, asked)
+    fitting = time.perf_counter() - began
     found = []
     for draw, sample in enumerate(samples):
         graph = method.graph(sample.noisy)
@@ -349,6 +478,10 @@ def measure(
     return found
 
 
+def _of_constructor(options: Options) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in OF_INFER | {TUNED}}
+
+
 def _clocked(model: Any, graph: Graph, options: Options) -> tuple[Any, float]:
     """Beliefs, and the seconds they took."""
     began = time.perf_counter()
@@ -363,7 +496,7 @@ def compile_all() -> None:
     training, sample = Training.of(clean, noisy), Sample(clean, noisy)
     for method in (*RIVALS, *OURS):
         for options in (*method.settings.values(), {**method.settings.get("paper", {}), **method.start}):
-            model = method.fit(training, **{k: v for k, v in options.items() if k not in OF_INFER})
+            model = method.fit(training, **_of_constructor(options))
             asked = {k: v for k, v in options.items() if k in OF_INFER} | {"max_iterations": 2}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)

@@ -27,6 +27,7 @@ from kernelbp.experiments.denoisers import (
     paper_image,
     search_case,
     with_noise,
+    with_seed,
     written,
 )
 from kernelbp.experiments.report import Claim, Picture, Report, Table
@@ -104,7 +105,8 @@ def run(study: Study, photos: str | None = None, sizes: Sizes | None = None) -> 
 
         return photographs.run(study, Path(photos))
     sizes = sizes or (QUICK if study.options.quick else FULL)
-    methods = [limited(method, sizes.iterations) for method in (*RIVALS, *OURS)]
+    seed = study.options.seed
+    methods = [with_seed(limited(method, sizes.iterations), seed) for method in (*RIVALS, *OURS)]
     images = {colors: paper_image(study, colors, sizes.side) for colors in sizes.colors}
 
     tried = study.finish(_searches(study, methods, sizes))

@@ -52,13 +52,14 @@ def weighted_words(counts: sparse.csr_array) -> Any:
     return sparse.csr_matrix(TfidfTransformer(sublinear_tf=True).fit_transform(counts))
 
 
-def reduced(words: Any, dimensions: int) -> Matrix:
+def reduced(words: Any, dimensions: int, seed: int) -> Matrix:
     """Latent semantic features (papers, dimensions) of all papers' words, labelled or not; rows of length 1."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.preprocessing import normalize
 
     size = max(1, min(dimensions, min(words.shape) - 1))
-    features: Matrix = normalize(TruncatedSVD(size, random_state=0).fit_transform(words))
+    # scikit-learn takes no larger seeds.
+    features: Matrix = normalize(TruncatedSVD(size, random_state=seed % 2**32).fit_transform(words))
     return features
 
 
@@ -69,10 +70,9 @@ def logistic(penalty: float) -> Any:
     return LogisticRegression(C=penalty, max_iter=500)
 
 
-def best_logistic(features: Any, classes: Indices, rng: np.random.Generator) -> tuple[Any, float]:
-    """A logistic regression, not fitted, whose C a fourth of the papers, held out, chooses; and its mean log-probability."""
-    fold = rng.permutation(len(classes)) % FOLDS
-    own, others = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
+def best_logistic(features: Any, classes: Indices, held_out: NDArray[np.bool_]) -> tuple[Any, float]:
+    """A logistic regression, not fitted, whose C the papers held out choose; and its mean log-probability of them."""
+    own, others = np.flatnonzero(held_out), np.flatnonzero(~held_out)
     scores = [-np.inf]
     for penalty in PENALTIES if len(np.unique(classes[others])) > 1 else ():
         fitted = logistic(penalty).fit(features[others], classes[others])

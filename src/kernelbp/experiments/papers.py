@@ -34,6 +34,7 @@ from kernelbp.experiments.papers_methods import (
     SPREADING,
     STRENGTHS,
     TEMPERATURES,
+    TWO_STEPS,
     Answer,
     Problem,
     Split,
@@ -78,6 +79,8 @@ def run(study: Study, *, dimensions: int = 100, sizes: Sizes | None = None) -> R
     network = load(study.options.data, sizes, study.options.seed)
     problem = Problem(network, dimensions, study.options.seed)
     splits = range(sizes.splits if study.options.data is not None else sizes.generated_splits)
+    for split in splits:
+        problem.split(split)  # one that nothing can be learned from is refused before any work
     methods = problem.methods()
     cases = [
         Case(
@@ -97,12 +100,16 @@ def load(data: Path | None, sizes: Sizes, seed: int) -> CitationNetwork:
     """The network asked for, or one generated."""
     if data is None:
         return citation_network(sizes.papers, sizes.labels, seed, n_words=sizes.words)
-    if data.is_file():
-        return load_citations_mat(data)
-    held = sorted(data.glob("*.mat"))
+    path = read_from(data)
+    return load_citations_mat(path) if path.is_file() else load_citations_text(path)
+
+
+def read_from(data: Path) -> Path:
+    """The ``.mat`` file in a folder that holds one; else what was given."""
+    held = [] if data.is_file() else sorted(data.glob("*.mat"))
     if len(held) > 1:
         raise InputError(f"data: {data} holds {len(held)} .mat files; expected one, or name the file itself")
-    return load_citations_mat(held[0]) if held else load_citations_text(data)
+    return held[0] if held else data
 
 
 def judged(problem: Problem, name: str, method: Callable[[Split], Answer], number: int) -> Result:
@@ -124,8 +131,12 @@ def seconds(name: str) -> float:
 # ---------------------------------------------------------------------- what is shown
 
 
-OURS = {True: "kernel BP, best found", False: "kernel BP, random projection"}
-"""The row claims are made for, by whether sets are few."""
+OURS = {True: "kernel BP", False: "kernel BP, random projection"}
+"""The row of default settings, which claims are made for, by whether sets are few."""
+BEST = "kernel BP, best found"
+"""Claims are made for this one too, against others whose settings were sought or that read what it reads."""
+TARGET, TARGETS = "acmv9", {1: 0.825, 2: 0.945}
+"""Recall@k (one) that was asked for on one network."""
 
 
 def report(study: Study, problem: Problem, found: Mapping[str, list[Result]], splits: int) -> Report:
@@ -137,7 +148,7 @@ def report(study: Study, problem: Problem, found: Mapping[str, list[Result]], sp
         name: {kind: np.stack([result.arrays[kind] for result in results]) for kind in ("one", "all")}
         for name, results in found.items()
     }
-    source = "generated network" if study.options.data is None else study.options.data.name
+    source = "generated network" if study.options.data is None else read_from(study.options.data).name
     shown = f"{source}: {len(network):,} papers, {len(network.label_names):,} labels"
     return Report(
         title="Label sets of papers in a citation network (appendix 4)",
@@ -200,7 +211,7 @@ def report(study: Study, problem: Problem, found: Mapping[str, list[Result]], sp
                 "split. Right: how many papers have at least so many citations.",
             )
         ],
-        claims=_claims(study, problem, found, curves),
+        claims=_claims(source, problem, found, curves),
         settings={
             "data": source,
             "seed": study.options.seed,
@@ -215,7 +226,7 @@ def report(study: Study, problem: Problem, found: Mapping[str, list[Result]], sp
                 if problem.few_sets
                 else "by the posterior form on the out-of-fold regression of every label; support points: single labels"
             ),
-            "kernel BP, best found": "citations of papers of high degree as a relation of their own; labels around labelled neighbours "
+            BEST: "citations of papers of high degree as a relation of their own; labels around labelled neighbours "
             f"beside the words; logistic regression as it is, C of {STRENGTHS}, and beliefs at a temperature of {TEMPERATURES}, by the "
             "log-probability of sets of labelled papers held out of inference",
             "kernel BP as the paper writes it": "Model.paper: conditional embeddings, random projection, posterior evidence, "
@@ -223,9 +234,11 @@ def report(study: Study, problem: Problem, found: Mapping[str, list[Result]], sp
             "regression": f"ridge on tf-idf, penalty of {multilabel.RIDGES} by held-out labelled papers; compressed sensing: "
             f"random projection to d = {problem.dimensions}, decoded by orthogonal matching pursuit",
             "logistic regression": f"C of {multilabel.PENALTIES} by held-out labelled papers",
+            TWO_STEPS: f"reads what that of {BEST} reads, its own C of {multilabel.PENALTIES} by the log-probability of sets of "
+            "held-out labelled papers",
             "label spreading": f"share {SPREADING}; best found: of {SHARES} by held-out labelled papers",
             "correct and smooth": f"shares {SMOOTHING}, {SMOOTHING}, autoscaled, on words; best found: of {SHARES} each by held-out "
-            "labelled papers, and with neighbours' words where sets are few",
+            "labelled papers, and with neighbours' words, or labels two steps away too, where sets are few",
         },
     )
 
@@ -283,43 +296,56 @@ def _plain_row(row: Row) -> dict[str, Any]:
 
 
 def _claims(
-    study: Study,
+    source: str,
     problem: Problem,
     found: Mapping[str, list[Result]],
     curves: Mapping[str, Mapping[str, Matrix]],
 ) -> list[Claim]:
+    """All that is to be shown, whether it holds or not."""
     ours = OURS[problem.few_sets]
-    claims = []
+    rivals = [name for name in curves if not name.startswith("kernel BP")]
 
-    def above(rival: str, kind: str, most: int) -> Claim:
-        gaps = (curves[ours][kind] - curves[rival][kind]).mean(axis=0)[:most]
-        told = f"{gaps.min():+.3f} at k = {int(gaps.argmin()) + 1}, {gaps.max():+.3f} at k = {int(gaps.argmax()) + 1}"
+    def gaps(name: str, rival: str, kind: str) -> Matrix:
+        return np.asarray((curves[name][kind] - curves[rival][kind]).mean(axis=0))
+
+    def above(name: str, rival: str, kind: str, most: int) -> Claim:
+        gap = gaps(name, rival, kind)[:most]
+        told = f"{gap.min():+.3f} at k = {int(gap.argmin()) + 1}, {gap.max():+.3f} at k = {int(gap.argmax()) + 1}"
         wanted = f"above 0 at every k from 1 to {most}"
-        return Claim(f"{ours} above {rival}, recall@k ({kind})", told, wanted, bool(gaps.min() > 0))
+        return Claim(f"{name} above {rival}, recall@k ({kind})", told, wanted, bool(gap.min() > 0))
+
+    def above_at(rival: str, k: int) -> Claim:
+        gap = {kind: float(gaps(ours, rival, kind)[k - 1]) for kind in ("one", "all")}
+        told = ", ".join(f"{value:+.3f} ({kind})" for kind, value in gap.items())
+        return Claim(f"{ours} above {rival}, recall@{k}", told, "above 0, both", min(gap.values()) > 0)
 
     if not problem.few_sets:
+        asked = "regression, compressed sensing"
         most = problem.ranked - (problem.ranked == len(problem.network.label_names))
-        return [
-            above(rival, kind, most)
-            for rival in (
-                "regression, compressed sensing",
-                "regression of every label",
-                "most frequent labels",
-            )
-            for kind in ("one", "all")
+        return [above(ours, asked, kind, most) for kind in ("one", "all")] + [
+            above_at(rival, k) for rival in rivals if rival != asked for k in (1, most)
         ]
-    if study.options.data is not None and study.options.data.name.startswith("acmv9"):
-        for k, wanted in ((1, 0.825), (2, 0.945)):
-            value = float(curves[ours]["one"][:, k - 1].mean())
-            claims.append(Claim(f"{ours}, recall@{k} (one)", f"{value:.4f}", f">= {wanted}", value >= wanted))
+    claims = []
+    if source.lower().startswith(TARGET):
+        for name in (ours, BEST):
+            for k, target in TARGETS.items():
+                value = float(curves[name]["one"][:, k - 1].mean())
+                wanted = f">= {target}, a target set for {TARGET} only"
+                claims.append(Claim(f"{name}, recall@{k} (one)", f"{value:.4f}", wanted, value >= target))
     most = 2 if len(problem.network.label_names) > 2 else 1
-    rivals = [name for name in curves if not name.startswith("kernel BP")]
-    claims += [above(rival, "one", most) for rival in rivals]
-    slowest, wall = (
-        max(float(result.rows[0][name] or 0.0) for result in found[ours]) for name in ("infer", "infer, wall")
-    )
-    told = f"{slowest:.2f} s of the processor, {wall:.2f} s by the clock"
-    claims.append(
-        Claim(f"{ours}, slowest inference of all splits", told, "under 2 s of the processor", slowest < 2)
-    )
+    claims += [above(ours, rival, "one", most) for rival in rivals]
+    claims += [
+        above(BEST, rival, "one", most)
+        for rival in rivals
+        if rival.endswith("best found") or rival.startswith(TWO_STEPS)
+    ]
+    for name in (ours, BEST):
+        slowest, wall = (
+            max(float(result.rows[0][column] or 0.0) for result in found[name])
+            for column in ("infer", "infer, wall")
+        )
+        told = f"{slowest:.2f} s of the processor, {wall:.2f} s by the clock"
+        claims.append(
+            Claim(f"{name}, slowest inference of all splits", told, "under 2 s of the processor", slowest < 2)
+        )
     return claims

@@ -33,6 +33,8 @@ PAPER_ITERATIONS = 5
 ITERATIONS = 60
 FEW_SETS = 64
 """Up to this many distinct sets, the sets themselves are the states; beyond, single labels are the support points."""
+TWO_STEPS = "logistic regression, labels two steps away too"
+"""The classifier of "kernel BP, best found" by itself: what citations add to it can be told."""
 REDUCED = 300
 """Latent semantic features of words."""
 SPREADING = 0.9
@@ -46,8 +48,12 @@ STRENGTHS = (0.2, 0.3, 0.5)
 """C of logistic evidence tried with inference running: neighbours share words, so what they say is in part said twice."""
 TEMPERATURES = (1.0, 1.4, 1.8, 2.2)
 """Tried for reading beliefs, what the logarithm of evidence and messages is divided by."""
+UNTRIED = (0.3, 1.0)
+"""Of both, where there is nothing to try them on."""
 TIMES = 2
 """Other papers are held out for both."""
+LEAST_OTHERS = 8
+"""Labelled papers that have another set than the most frequent one: with fewer, all of them may be held out at once."""
 
 
 # ---------------------------------------------------------------------- the problem
@@ -77,13 +83,29 @@ class Problem:
         others = np.flatnonzero(known & ~labelled)
         wanted = round(SHARE * int(known.sum())) - int(labelled.sum())
         labelled[rng.choice(others, min(max(wanted, 0), len(others)), replace=False)] = True
-        tested = np.flatnonzero(known & ~labelled)
-        if not len(tested) or labelled.sum() < multilabel.FOLDS:
+        split = Split(self, np.flatnonzero(labelled), np.flatnonzero(known & ~labelled))
+        self._check(split)
+        return split
+
+    def _check(self, split: Split) -> None:
+        """Refuse what no method could learn from."""
+        count = len(split.labelled)
+        if not len(split.tested) or count < multilabel.FOLDS:
             raise InputError(
-                f"data: {int(labelled.sum())} papers to learn from and {len(tested)} to test; expected more of both "
+                f"data: {count} papers to learn from and {len(split.tested)} to test; expected more of both "
                 f"(papers of more than {ALWAYS} citations are always learned from)"
             )
-        return Split(self, np.flatnonzero(labelled), tested, rng)
+        others = count - int(np.bincount(split.classes).max())
+        if self.few_sets and others < LEAST_OTHERS:
+            raise InputError(
+                f"data: of {count} papers to learn from, {count - others} have the same set of labels; expected at least two "
+                f"sets, and at least {LEAST_OTHERS} papers with others than the most frequent one"
+            )
+        if not _between(self.network, split.labelled).any():
+            raise InputError(
+                f"data: none of {len(self.network.edges)} citations joins two of the {count} papers to learn from; "
+                "expected a denser network"
+            )
 
     @cached_property
     def lengths(self) -> Indices:
@@ -98,7 +120,7 @@ class Problem:
     @cached_property
     def own(self) -> Matrix:
         """Each paper's words, reduced."""
-        return multilabel.reduced(self.words, REDUCED)
+        return multilabel.reduced(self.words, REDUCED, self.seed)
 
     @cached_property
     def around(self) -> Matrix:
@@ -148,18 +170,20 @@ class Problem:
         if not self.few_sets:
             return {
                 **common,
-                "regression, correct and smooth": partial(smoothed, best=False),
-                "regression, correct and smooth, best found": partial(smoothed, best=True),
+                "regression, correct and smooth": partial(smoothed, of="words", best=False),
+                "regression, correct and smooth, best found": partial(smoothed, of="words", best=True),
                 "kernel BP, random projection, 5 iterations": partial(propagated, kernel=kernel, most=5),
                 "kernel BP, random projection": partial(propagated, kernel=kernel),
                 "kernel BP, Jaccard": partial(propagated, kernel=kb.kernels.Jaccard()),
             }
         return {
             **common,
-            "logistic regression": partial(logistic, wide=False),
-            "logistic regression, neighbours' words too": partial(logistic, wide=True),
-            "logistic regression, correct and smooth": partial(smoothed, best=False),
-            "logistic regression, correct and smooth, best found": partial(smoothed, best=True),
+            "logistic regression": partial(logistic, of="words"),
+            "logistic regression, neighbours' words too": partial(logistic, of="around"),
+            TWO_STEPS: partial(logistic, of="beyond"),
+            "logistic regression, correct and smooth": partial(smoothed, of="words", best=False),
+            "logistic regression, correct and smooth, best found": partial(smoothed, of="around", best=True),
+            f"{TWO_STEPS}, correct and smooth, best found": partial(smoothed, of="beyond", best=True),
             "kernel BP as the paper writes it": as_written,
             "kernel BP, random projection, 5 iterations": partial(propagated, kernel=kernel, most=5),
             "kernel BP, random projection": partial(propagated, kernel=kernel),
@@ -176,7 +200,6 @@ class Split:
     problem: Problem
     labelled: Indices
     tested: Indices
-    rng: np.random.Generator
 
     @cached_property
     def regression(self) -> tuple[Matrix, float, float]:
@@ -211,15 +234,39 @@ class Split:
         return learned(self, kernel, wide)
 
     def classifier(self, of: str) -> tuple[Any, float]:
-        """A logistic regression of sets on `Problem.words`, `own` or `around`, not fitted, and the seconds it took.
+        """A logistic regression of sets on `features`, not fitted, and the seconds it took.
 
-        Held-out labelled papers choose its C.
+        Held-out labelled papers choose its C: of any degree, but where labels are read those like the tested ones, as papers of
+        high degree are always known.
         """
         began = time.process_time()
         rng = np.random.default_rng([self.problem.seed, 8])
-        features = getattr(self.problem, of)
-        found = multilabel.best_logistic(features[self.labelled], self.classes, rng)[0]
+        held_out = rng.permutation(len(self.labelled)) % multilabel.FOLDS == 0
+        if of == "beyond":
+            held_out = np.isin(self.labelled, self.without_some()[1])
+        features = self.features(of, self.labelled[~held_out])
+        found = multilabel.best_logistic(features[self.labelled], self.classes, held_out)[0]
         return found, time.process_time() - began
+
+    def features(self, of: str, labelled: Indices) -> Any:
+        """What is read of all papers: `Problem.words`, `own` or `around`, or `beyond`.
+
+        The last is `around` and, from the labels of the papers given, `multilabel.beyond_neighbours`.
+        """
+        if of != "beyond":
+            return getattr(self.problem, of)
+        beyond = multilabel.beyond_neighbours(self.problem.network.edges, self.truth(labelled))
+        return np.hstack([self.problem.around, beyond])
+
+    def truth(self, labelled: Indices) -> Matrix:
+        """0/1 rows (papers, sets): the sets of some labelled papers, all 0 elsewhere."""
+        table = np.zeros((len(self.problem.network), len(self.sets)))
+        table[labelled, self.classes_of(labelled)] = 1.0
+        return table
+
+    def classes_of(self, labelled: Indices) -> Indices:
+        """The numbers of the sets of some labelled papers."""
+        return self.classes[np.searchsorted(self.labelled, labelled)]
 
     def holds(self, sets: Any) -> Matrix:
         """0/1 rows (sets, labels)."""
@@ -271,12 +318,11 @@ def compressed_sensing(split: Split) -> Answer:
     return order, {"chosen": f"ridge {penalty:g}", "fit": seconds}
 
 
-def logistic(split: Split, *, wide: bool) -> Answer:
-    """Words alone: of the paper, or of its neighbours too."""
-    of = "around" if wide else "words"
-    features = getattr(split.problem, of)
+def logistic(split: Split, *, of: str) -> Answer:
+    """What is read (`Split.features`) alone."""
     template, seconds = split.classifier(of)
     began = time.process_time()
+    features = split.features(of, split.labelled)
     fitted = _fitted(template, features[split.labelled], split.classes)
     seconds += time.process_time() - began
     scores = fitted.predict_proba(features[split.tested]) @ split.holds(split.sets[fitted.classes_])
@@ -310,19 +356,17 @@ def spreading(split: Split, *, best: bool) -> Answer:
     return split.ranking(found), {"chosen": f"share {share:g}", "infer": time.process_time() - began}
 
 
-def smoothed(split: Split, *, best: bool) -> Answer:
-    """Huang et al. (2021) on a regression: at usual settings on words, at the best found with neighbours' words too."""
+def smoothed(split: Split, *, of: str, best: bool) -> Answer:
+    """Huang et al. (2021) on a regression, at usual settings or the best found; where sets are few on `Split.features`."""
     problem = split.problem
-    of = "around" if best else "words"
-    features: Any = getattr(problem, of) if problem.few_sets else None
     template, seconds = split.classifier(of) if problem.few_sets else (None, split.regression[2])
 
     def base(labelled: Indices) -> Matrix:
         if template is None:
             scores = split.regression[0]  # of papers held out it knows no more than of others
         else:
-            classes = split.classes[np.searchsorted(split.labelled, labelled)]
-            fitted = _fitted(template, features[labelled], classes)
+            features = split.features(of, labelled)
+            fitted = _fitted(template, features[labelled], split.classes_of(labelled))
             scores = fitted.predict_proba(features) @ split.holds(split.sets[fitted.classes_])
         scores = np.maximum(scores, 0.0)
         shares: Matrix = scores / np.maximum(scores.sum(axis=1, keepdims=True), multilabel.LEAST)
@@ -423,14 +467,18 @@ def _pairs(split: Split, readings: Matrix) -> dict[str, tuple[Any, Any]]:
 
 def _taught(network: CitationNetwork, labelled: Indices) -> NDArray[np.bool_]:
     """Which citations relations are learned from (citations,)."""
+    between = _between(network, labelled)
+    # Papers of high degree are always known: no message passes between two of them, so they teach nothing.
+    passing = between & np.any(network.degrees[network.edges] <= ALWAYS, axis=1)
+    return passing if passing.any() else between
+
+
+def _between(network: CitationNetwork, labelled: Indices) -> NDArray[np.bool_]:
+    """Which citations join two of these papers (citations,)."""
     known = np.zeros(len(network), dtype=bool)
     known[labelled] = True
     between: NDArray[np.bool_] = np.all(known[network.edges], axis=1)
-    # Papers of high degree are always known: no message passes between two of them, so they teach nothing.
-    passing = between & np.any(network.degrees[network.edges] <= ALWAYS, axis=1)
-    if not between.any():
-        raise InputError("data: no citation joins two labelled papers; expected a denser network")
-    return passing if passing.any() else between
+    return between
 
 
 def _observed(split: Split, readings: Matrix) -> kb.Graph:
@@ -450,9 +498,10 @@ def best_propagated(split: Split) -> Answer:
     """
     began = time.process_time()
     found = np.zeros((len(STRENGTHS), len(TEMPERATURES)))
-    for which in range(TIMES):
-        kept, out = split.without_some(which)
-        true = split.classes[np.searchsorted(split.labelled, out)]
+    parts = [split.without_some(which) for which in range(TIMES)]
+    parts = [part for part in parts if _between(split.problem.network, part[0]).any()]
+    for kept, out in parts:
+        true = split.classes_of(out)
         for row, strength in zip(found, STRENGTHS, strict=True):
             model, graph, met = two_kinds(split, kept, strength)
             beliefs = _beliefs(model, graph)
@@ -460,7 +509,7 @@ def best_propagated(split: Split) -> Answer:
                 chances = _tempered(split, beliefs, met, temperature)[out, true]
                 row[place] += np.log(np.maximum(chances, multilabel.LEAST)).mean()
     best = np.unravel_index(found.argmax(), found.shape)
-    strength, temperature = STRENGTHS[best[0]], TEMPERATURES[best[1]]
+    strength, temperature = (STRENGTHS[best[0]], TEMPERATURES[best[1]]) if parts else UNTRIED
     model, graph, met = two_kinds(split, split.labelled, strength)
     beliefs, told = _timed(model, graph, time.process_time() - began, ITERATIONS)
     scores = _tempered(split, beliefs, met, temperature)[split.tested] @ split.holds(split.sets)
@@ -484,12 +533,7 @@ def two_kinds(split: Split, labelled: Indices, strength: float) -> tuple[kb.Mode
     `multilabel.beyond_neighbours`, and its probabilities are not sharpened: calibrated on single papers they are right for
     each alone, but neighbours read each other's words, and together they would be believed too much.
     """
-    problem = split.problem
-    network, labels = problem.network, problem.network.labels
-    classes = split.classes[np.searchsorted(split.labelled, labelled)]
-    truth = np.zeros((len(network), len(split.sets)))
-    truth[labelled, classes] = 1.0
-
+    network, labels = split.problem.network, split.problem.network.labels
     taught = _taught(network, labelled)
     central: NDArray[np.bool_] = np.any(network.degrees[network.edges] > ALWAYS, axis=1)
     if len(np.unique(central[taught])) < 2:
@@ -502,11 +546,11 @@ def two_kinds(split: Split, labelled: Indices, strength: float) -> tuple[kb.Mode
         {name: kb.Relation("labels", "labels", symmetric=True) for name in ends},
     ).fit({name: (labels[pair[:, 0]], labels[pair[:, 1]]) for name, pair in ends.items()})
 
-    features = np.hstack([problem.around, multilabel.beyond_neighbours(network.edges, truth)])
-    classifier = _fitted(multilabel.logistic(strength), features[labelled], classes)
+    features = split.features("beyond", labelled)
+    classifier = _fitted(multilabel.logistic(strength), features[labelled], split.classes_of(labelled))
     rest = np.setdiff1d(np.arange(len(network)), labelled)
     # The marginal of the model: a belief without messages is then what the classifier says.
-    met = truth[np.concatenate(list(ends.values())).ravel()].mean(axis=0)
+    met = split.truth(labelled)[np.concatenate(list(ends.values())).ravel()].mean(axis=0)
     likelihood = classifier.predict_proba(features[rest]) / met[classifier.classes_]
     graph = (
         kb.Graph.from_edges(

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 import kernelbp as kb
 from kernelbp.datasets import Protein, SwitchingProcess, load_proteins, protein_chains
@@ -40,8 +42,10 @@ Matrix = NDArray[np.float64]
 
 LONGER_THAN = 100
 """Residues of chains that are learned from and tested, as in the paper."""
-ENTRY = re.compile(r"([0-9][A-Za-z0-9]{3})_?[A-Za-z0-9]?")
-"""Names of the PDB: an entry of four letters, and a chain."""
+ENTRY = re.compile(
+    r"(?:pdb(?:_0000)?|d)?([0-9][a-z0-9]{3})(?:[a-z0-9]|[a-z][a-z0-9]{1,2})?(?:[^a-z0-9].*)?", re.IGNORECASE
+)
+"""Names of the PDB: an entry of four letters, and a chain, as 1abcA, 1abc_AA, 1ABC-A, pdb1abc, or d1abca_ in SCOP."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Sizes:
     ----------
     chains : most chains that are learned from and tested
     length : residues of a generated one
-    tuning : training chains of a fold on which the weight of edges and the rivals' settings are chosen
+    tuning : most training chains of a fold on which the weight of edges and the rivals' settings are chosen
     folds : into which chains are dealt
     linear, boosted, networks, particles : folds carried out with each
     particle_chains : test chains of a fold that particle BP is run on
@@ -144,6 +148,7 @@ class Chain:
     profile : (residues, 20) between 0 and 1
     known : (residues,) whether the direction is
     exact : (residues, 3) the mean of the direction given all profiles, where the process is known
+    sequence : one letter a residue, X where it is not known; empty where none is
     """
 
     name: str
@@ -151,6 +156,7 @@ class Chain:
     profile: Matrix
     known: NDArray[np.bool_]
     exact: Matrix | None = None
+    sequence: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +180,15 @@ def load(study: Study, sizes: Sizes) -> Data:
             f"data: {len(long)} chains of more than {LONGER_THAN} residues in {study.options.data}; "
             f"expected at least {2 * sizes.folds}"
         )
-    return Data(_thinned(long, sizes.chains), generated=False)
+    kept = _thinned(long, sizes.chains)
+    entries = len(set(_families(kept)))
+    if entries < sizes.folds:
+        raise InputError(
+            f"data: {len(kept)} chains of {entries} entries in {study.options.data}; expected at least {sizes.folds} "
+            "entries, one for each fold (chains of one entry by their names, or of equal sequence, share a fold): "
+            "add chains of others"
+        )
+    return Data(kept, generated=False)
 
 
 def chain_of(protein: Protein, process: SwitchingProcess | None = None) -> Chain:
@@ -184,7 +198,7 @@ def chain_of(protein: Protein, process: SwitchingProcess | None = None) -> Chain
     # Log-odds to numbers between 0 and 1.
     profile = 1 / (1 + np.exp(-protein.profile))
     known = np.asarray(np.isfinite(directions).all(axis=1))
-    return Chain(protein.name, directions, profile, known, exact)
+    return Chain(protein.name, directions, profile, known, exact, protein.sequence)
 
 
 def _thinned(chains: Sequence[Chain], most: int) -> list[Chain]:
@@ -193,11 +207,31 @@ def _thinned(chains: Sequence[Chain], most: int) -> list[Chain]:
 
 
 def deal(chains: Sequence[Chain], folds: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """The fold of each chain; chains of one entry share it."""
+    """The fold of each chain; chains of one entry, or of equal sequence, share it."""
+    names, numbers = np.unique(_families(chains), return_inverse=True)
+    return (np.argsort(rng.permutation(len(names))) % folds)[numbers]
+
+
+def _families(chains: Sequence[Chain]) -> list[str]:
+    """Of each chain, the first entry among all that shared entries or equal sequences tie it to."""
     found = [ENTRY.fullmatch(chain.name) for chain in chains]
     entries = [match[1].lower() if match else chain.name for match, chain in zip(found, chains, strict=True)]
-    names, numbers = np.unique(entries, return_inverse=True)
-    return (np.argsort(rng.permutation(len(names))) % folds)[numbers]
+    # A sequence of which no letter is known ties nothing.
+    sequences = [chain.sequence.upper() if chain.sequence.strip("Xx") else "" for chain in chains]
+    first: dict[tuple[str, str], int] = {}
+    ties = [
+        (number, first.setdefault(key, number))
+        for number, keys in enumerate(zip(entries, sequences, strict=True))
+        for key in zip(("entry", "sequence"), keys, strict=True)
+        if key[1]
+    ]
+    rows, columns = np.array(ties).T
+    tied = coo_array((np.ones(len(ties)), (rows, columns)), shape=(len(chains), len(chains)))
+    families = connected_components(tied, directed=False)[1].tolist()
+    names: dict[int, str] = {}
+    for family, entry in zip(families, entries, strict=True):
+        names[family] = min(names.get(family, entry), entry)
+    return [names[family] for family in families]
 
 
 def directions_of(chains: Sequence[Chain]) -> Matrix:
@@ -271,8 +305,9 @@ class Fold:
 
     @property
     def tuning(self) -> list[Chain]:
-        """Training chains on which settings are chosen."""
-        return _thinned(self.train, self.sizes.tuning)
+        """Training chains on which settings are chosen, at most a quarter of them."""
+        train = self.train
+        return _thinned(train, min(self.sizes.tuning, max(len(train) // 4, 1)))
 
     @property
     def rest(self) -> list[Chain]:

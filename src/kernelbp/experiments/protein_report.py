@@ -177,7 +177,7 @@ def pictures_of(found: Mapping[str, Result], rows: Sequence[Row], compared: Sequ
                     [float(row["mean cosine"] or 0.0) for row in compared],
                 ),
                 "Kernel against particle BP on the same test chains (the paper's Figure 3b). Particle BP at the paper's settings has the paper's evidence "
-                "(networks: kernel BP's); at the best found it is given whatever did better on training chains.",
+                "(networks: kernel BP's); at the best found it is given whatever did better on training chains of the first fold.",
             )
         )
     return pictures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,24 @@ KINDS = {
     "one": "one of a paper's labels is among the first k",
     "all": "share of a paper's labels among the first k",
 }
-OURS = ("#0072b2", "#56b4e9", "#004c78", "#7a5195", "#00a6a6")
-THEIRS = ("#d55e00", "#e69f00", "#999999", "#009e73", "#cc79a7", "#8c564b", "#bcbd22", "#444444", "#e377c2")
+OURS = ("#0072b2", "#56b4e9", "#004c78", "#7a5195", "#00a6a6", "#5b5bd6")
+THEIRS = (
+    "#d55e00",
+    "#e69f00",
+    "#999999",
+    "#009e73",
+    "#cc79a7",
+    "#8c564b",
+    "#bcbd22",
+    "#444444",
+    "#e377c2",
+    "#a50026",
+    "#6b8e23",
+)
 """Cold colours for kernel belief propagation, warm and gray ones for the others."""
-MARKERS = "osD^vP*Xd"
+MARKERS = "osD^vP*Xd<>"
+WIDEST = 52
+"""Letters of a name in one line."""
 FEW_LABELS = 5
 """With no more labels than this, curves would all end in one corner: the first two ranks are shown as dots."""
 
@@ -123,7 +138,7 @@ def _dots(axes: Any, curves: Mapping[str, NDArray[Any]]) -> None:
             axes.annotate(
                 f"{mean:.3f}", (mean, row), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=9
             )
-    axes.set_yticks(rows, list(curves))
+    axes.set_yticks(rows, [textwrap.fill(name, WIDEST) for name in curves])
     for text, name in zip(axes.get_yticklabels(), curves, strict=True):
         text.set_fontweight("bold" if name.startswith("kernel BP") else "normal")
     axes.set_ylim(-0.6, len(curves) - 0.2)

@@ -171,8 +171,14 @@ def _denoise(
     if photographs is not None:
         lines.append(f"learned from {learn_from or ' and '.join(map(str, pair or ()))} in {learned_in:.1f} s")
     if truth is not None:
-        before, after = (_psnr(values, truth) for values in (picture.values, found.mean))
-        lines.append(f"PSNR {before:.2f} dB before, {after:.2f} dB after")
+        known = np.ones(shape[:2], dtype=bool) if missing is None else ~missing
+        before, after = (_psnr(values, truth, known) for values in (picture.values, found.mean))
+        said = f"PSNR {before:.2f} dB before, {after:.2f} dB after"
+        if not known.all():
+            said += (
+                f", of the pixels that are known; of those filled {_psnr(found.mean, truth, ~known):.2f} dB"
+            )
+        lines.append(said)
     lines.append(f"the clean picture is in {out}")
     if uncertainty is not None:
         lines.append(
@@ -198,13 +204,13 @@ def _learned(
 ) -> Photographs | None:
     """What photographs look like, from what the user has; None for what comes with the library."""
     from kernelbp.photographs import estimate_sigma, learn, learn_pair
-    from kernelbp.photographs.files import read_folder, read_picture
-    from kernelbp.photographs.relations import GRAY_STEP, MOST_PHOTOGRAPHS
+    from kernelbp.photographs.files import files_of, read_picture
+    from kernelbp.photographs.relations import GRAY_STEP, MOST_PHOTOGRAPHS, side_of
 
     if learn_from is not None:
-        pictures = read_folder(learn_from, MOST_PHOTOGRAPHS, "--learn-from")
+        paths = files_of(learn_from, MOST_PHOTOGRAPHS, "--learn-from")
         return learn(
-            [picture.values for picture in pictures],
+            [read_picture(path, "--learn-from", side_of(len(paths))).values for path in paths],
             sigma=max(estimate_sigma(noisy), GRAY_STEP / 2) if sigma is None else sigma,
             seed=seed,
             calibrate=not quick,
@@ -227,10 +233,11 @@ def _summary(
     return f"{path}: {picture.described}, {noise}, {found.iterations} iterations, {settled}, {seconds:.1f} s"
 
 
-def _psnr(values: NDArray[np.float64], truth: Picture) -> float:
+def _psnr(values: NDArray[np.float64], truth: Picture, where: NDArray[np.bool_]) -> float:
+    """PSNR of some of the pixels; `where` is (rows, columns)."""
     import numpy as np
 
-    error = float(np.mean((values - truth.values) ** 2))
+    error = float(np.mean((values - truth.values)[where] ** 2))
     return float("inf") if error == 0 else float(10 * np.log10(255.0**2 / error))
 
 

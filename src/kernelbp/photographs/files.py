@@ -20,7 +20,7 @@ from kernelbp.photographs.noise import WHITE
 if TYPE_CHECKING:
     import PIL.Image
 
-__all__ = ["Picture", "check_output", "read_folder", "read_mask", "read_picture", "write_all"]
+__all__ = ["Picture", "check_output", "files_of", "read_mask", "read_picture", "write_all"]
 
 Image = NDArray[np.float64]
 
@@ -48,18 +48,20 @@ class Picture:
     alpha : (rows, columns) transparency as it was, or None
     white : the number that stands for white in the file: 255, or up to 65535 in gray pictures of 16 bits
     profile : the file's colour profile, or None
+    deep : whether it is a gray picture of 16 bits
     """
 
     values: Image
     alpha: NDArray[np.uint8] | None = None
     white: int = 255
     profile: bytes | None = None
+    deep: bool = False
 
     @property
     def described(self) -> str:
         """Width x height and what sort of picture."""
         rows, columns = self.values.shape[:2]
-        sort = "colour" if self.values.ndim == 3 else "gray" if self.white == 255 else "16-bit gray"
+        sort = "colour" if self.values.ndim == 3 else "16-bit gray" if self.deep else "gray"
         return f"{columns} x {rows} {sort}"
 
     def with_values(self, values: Image) -> Picture:
@@ -67,13 +69,14 @@ class Picture:
         return replace(self, values=values)
 
 
-def read_picture(path: Path, name: str) -> Picture:
+def read_picture(path: Path, name: str, side: int | None = None) -> Picture:
     """Read a picture: gray or colour, with or without transparency, of 8 bits or (gray only) 16.
 
     Parameters
     ----------
     path : of a file that Pillow can read: PNG, JPEG, TIFF and others
     name : of the argument, for errors
+    side : of a larger picture only the middle of so many rows and columns is given; all of it if None
 
     Raises
     ------
@@ -86,21 +89,23 @@ def read_picture(path: Path, name: str) -> Picture:
     # A profile of inks says nothing about the red, green and blue that are made of them.
     profile = None if image.mode == "CMYK" else image.info.get("icc_profile")
     if image.mode in DEEP_MODES:
-        numbers = np.asarray(image).astype(np.float64)
-        if numbers.min() < 0 or numbers.max() > DEEPEST:
-            raise InputError(
-                f"{name}: {path} has values from {numbers.min():g} to {numbers.max():g}; expected 0 to {DEEPEST}"
-            )
+        numbers = np.asarray(image)
+        lowest, highest = int(numbers.min()), int(numbers.max())
+        if lowest < 0 or highest > DEEPEST:
+            raise InputError(f"{name}: {path} has values from {lowest} to {highest}; expected 0 to {DEEPEST}")
         # Cameras write 10, 12 or 14 bits into 16: white is the largest number of the bits in use.
-        white = max(255, (1 << int(numbers.max()).bit_length()) - 1)
-        return Picture(numbers * (WHITE / white), white=white, profile=profile)
+        white = max(255, (1 << highest.bit_length()) - 1)
+        middle = np.asarray(_middle(image, side)).astype(np.float64)
+        return Picture(middle * (WHITE / white), white=white, profile=profile, deep=True)
     if image.mode in ("F", "LAB", "HSV"):
         raise InputError(
             f"{name}: {path} holds {image.mode} values; expected gray (8 or 16 bits) or colour (8 bits a channel)"
         )
     see_through = "A" in image.getbands() or "transparency" in image.info
     gray = image.mode in ("1", "L", "LA")
-    image = image.convert(("LA" if see_through else "L") if gray else ("RGBA" if see_through else "RGB"))
+    image = _middle(image, side).convert(
+        ("LA" if see_through else "L") if gray else ("RGBA" if see_through else "RGB")
+    )
     values = np.asarray(image)
     alpha = values[..., -1].copy() if see_through else None
     if see_through:
@@ -135,8 +140,8 @@ def read_mask(path: Path, shape: tuple[int, ...], name: str) -> NDArray[np.bool_
     return missing
 
 
-def read_folder(folder: Path, most: int, name: str) -> list[Picture]:
-    """Read the pictures of a folder; of more than `most`, as many spread evenly over their names.
+def files_of(folder: Path, most: int, name: str) -> list[Path]:
+    """Give the pictures of a folder; of more than `most`, as many spread evenly over their names.
 
     Files whose names do not end as pictures' do are passed over.
     """
@@ -153,7 +158,7 @@ def read_folder(folder: Path, most: int, name: str) -> list[Picture]:
             f"{name}: {folder} holds no photographs; expected files ending in {', '.join(FORMATS)}"
         )
     chosen = np.unique(np.linspace(0, len(paths) - 1, min(len(paths), most)).astype(int))
-    return [read_picture(paths[index], name) for index in chosen]
+    return [paths[index] for index in chosen]
 
 
 def check_output(path: Path, name: str, inputs: Sequence[Path], *, alpha: bool = False) -> None:
@@ -200,7 +205,7 @@ def write_all(pictures: Sequence[tuple[Path, Picture]]) -> None:
 def _write(path: Path, kind: str, picture: Picture) -> None:
     import PIL.Image
 
-    deep = picture.white > 255 and kind != "JPEG"
+    deep = picture.deep and kind != "JPEG"
     scale, dtype = (picture.white / WHITE, np.uint16) if deep else (1.0, np.uint8)
     numbers = np.rint(np.clip(picture.values, 0.0, WHITE) * scale).astype(dtype)
     if picture.alpha is not None:
@@ -214,6 +219,14 @@ def _write(path: Path, kind: str, picture: Picture) -> None:
 def _beside(path: Path) -> Path:
     """A name in the same folder that nobody has."""
     return path.with_name(f".{path.stem[:80]}.{secrets.token_hex(8)}.part")
+
+
+def _middle(image: PIL.Image.Image, side: int | None) -> PIL.Image.Image:
+    """The middle of an image, of at most so many rows and columns."""
+    if side is None or max(image.size) <= side:
+        return image
+    left, top = (max(length - side, 0) // 2 for length in image.size)
+    return image.crop((left, top, min(left + side, image.width), min(top + side, image.height)))
 
 
 def _opened(path: Path, name: str) -> PIL.Image.Image:

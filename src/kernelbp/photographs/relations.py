@@ -10,6 +10,7 @@ is not alike, stayed 0.3 to 0.8 below these in an earlier trial.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -39,6 +40,8 @@ __all__ = [
     "learn",
     "learn_pair",
     "ready",
+    "side_of",
+    "some_neighbours",
     "split",
 ]
 
@@ -63,6 +66,10 @@ INFERENCE = {"tolerance": 1e-2}
 SIDE = 1000
 """Of a larger photograph the middle of so many rows and columns is learned from."""
 MOST_PHOTOGRAPHS = 100
+MOST_PIXELS = 4_000_000
+"""Of all photographs together, which keeps memory small: of many large ones smaller middles are learned from."""
+MOST_PAIRS = 4_000_000
+"""Pairs of neighbours learned from in each direction, evenly from all."""
 CROP = 64
 """Rows and columns of the parts of photographs on which settings are fitted."""
 MOST_CROPS = 6
@@ -203,7 +210,8 @@ def learn(
     Parameters
     ----------
     photographs : arrays (rows, columns) or (rows, columns, 3), black 0 to white 255
-        NaN where a pixel is unknown. Gray ones count as gray, colour ones as both.
+        NaN where a pixel is unknown. Gray ones count as gray, colour ones as both. At most 100 are learned
+        from, of large ones the middles.
     sigma : standard deviation of the noise it will be used with, or several
         Settings of inference are fitted by adding such noise to parts of the photographs and denoising them.
     seed : of that noise and the choice of those parts
@@ -221,11 +229,13 @@ def learn(
     levels = [float(level) for level in np.atleast_1d(sigma)]
     for level in levels:
         check_sigma(level)
-    pictures = [_middle(as_picture(photo, f"photographs[{i}]")) for i, photo in enumerate(photographs)]
-    if not pictures:
+    number = len(photographs)
+    if not number:
         raise InputError("photographs: expected at least one, got none")
-    chosen = np.unique(np.linspace(0, len(pictures) - 1, min(len(pictures), MOST_PHOTOGRAPHS)).astype(int))
-    pictures = [pictures[index] for index in chosen]
+    chosen = np.unique(np.linspace(0, number - 1, min(number, MOST_PHOTOGRAPHS)).astype(int))
+    side = side_of(len(chosen))
+    # Copies of the middles: a view would keep the whole photograph.
+    pictures = [_middle(as_picture(photographs[i], f"photographs[{i}]"), side).copy() for i in chosen]
     in_colour = [picture for picture in pictures if not is_gray(picture)]
     in_gray = _apart([*levels, *(NOISE_SHARE[0] * level for level in levels if in_colour)])
     gray = Channel(_relations(_planes(pictures, slice(0, 1)), GRAY_STEP, progress), True, GRAY_STEP)
@@ -367,9 +377,20 @@ def _described(picture: Image) -> str:
     return f"{columns} x {rows} pixels in {'gray' if channels == 1 else 'colour'}"
 
 
-def _middle(picture: Image) -> Image:
-    top, left = (max(length - SIDE, 0) // 2 for length in picture.shape[:2])
-    return picture[top : top + SIDE, left : left + SIDE]
+def side_of(photographs: int) -> int:
+    """Rows and columns of the middles that are learned from, of so many photographs.
+
+    Examples
+    --------
+    >>> side_of(4), side_of(100)
+    (1000, 200)
+    """
+    return min(SIDE, math.isqrt(MOST_PIXELS // photographs))
+
+
+def _middle(picture: Image, side: int = SIDE) -> Image:
+    top, left = (max(length - side, 0) // 2 for length in picture.shape[:2])
+    return picture[top : top + side, left : left + side]
 
 
 def _planes(pictures: Sequence[Image], part: slice) -> list[Image]:
@@ -388,10 +409,36 @@ def _neighbours(planes: Sequence[Image]) -> dict[str, tuple[Image, Image]]:
         usable = [p for p in planes if p.shape[axis] > 1]
         if not usable:
             raise InputError("photographs: expected at least 2 x 2 pixels in one of them")
-        sides = zip(*(grid_pairs(plane, axis=axis) for plane in usable), strict=True)
-        first, second = (np.concatenate(side) for side in sides)
-        found[name] = (first, second)
+        found[name] = some_neighbours(usable, MOST_PAIRS, axis=axis)
     return found
+
+
+def some_neighbours(planes: Sequence[Image], most: int, *, axis: int | None = None) -> tuple[Image, Image]:
+    """Pairs of neighbouring values, pooled over all planes; of more than `most`, every second, third or so.
+
+    Parameters
+    ----------
+    planes : each (rows, columns)
+    most : pairs at most
+    axis : 0 for pairs above and below, 1 for left and right; both when not given
+
+    Examples
+    --------
+    >>> some_neighbours([np.arange(6.0).reshape(1, 6)], 3, axis=1)
+    (array([0., 2., 4.]), array([1., 3., 5.]))
+    """
+    axes = (0, 1) if axis is None else (axis,)
+    number = sum(plane.size - plane.size // plane.shape[along] for plane in planes for along in axes)
+    step = max(1, -(-number // most))
+    firsts, seconds = [], []
+    skipped = 0
+    for plane in planes:
+        first, second = grid_pairs(plane, axis=axis)
+        # Copies: views would keep all pairs.
+        firsts.append(first[skipped::step].copy())
+        seconds.append(second[skipped::step].copy())
+        skipped = (skipped - len(first)) % step
+    return np.concatenate(firsts), np.concatenate(seconds)
 
 
 def _apart(levels: Sequence[float]) -> list[float]:
