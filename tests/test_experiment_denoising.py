@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import kernelbp as kb
-from kernelbp.errors import InputError
+from kernelbp.errors import ConvergenceWarning, InputError
 from kernelbp.experiments import Case, Options, Report, Result, Study, denoisers, denoising
 from kernelbp.experiments.denoisers import Method, Sample, Training, chosen, measure, search_case
 from kernelbp.experiments.report import save
@@ -204,6 +205,36 @@ def test_measured_images_and_counts(black):
     assert found.iterations == 3 and found.converged
     assert found.error("mean", samples[0].clean) == 3.0 and found.error("mode", samples[0].clean) == 10.0
     assert found.fit_seconds >= 0 and found.seconds >= 0
+
+
+def test_discrete_bp_is_tuned_on_training_images():
+    clean, noisy = kb.datasets.sunset(10, 20, seed=0)
+    training, other = Training.of(clean, noisy), kb.datasets.sunset(10, 20, seed=1)[1]
+    asked = {"schedule": "sweep", "damping": 0.7, "max_iterations": 30, "tolerance": 1e-3}
+    model = denoisers.RIVALS[0].fit(training)
+
+    def error(tuned, image):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            beliefs = tuned.infer(denoisers.grid_of(image), **asked)
+        return np.sqrt(np.mean((beliefs.mean() - clean.ravel()) ** 2))
+
+    tuned = denoisers.TunedDiscrete.on(model, training.images, asked)
+    assert error(tuned, noisy) < error(model, noisy) and error(tuned, other) < error(model, other)
+    assert tuned.infer(denoisers.grid_of(other), **{**asked, "max_iterations": 1}).iterations == 1
+    beliefs = tuned.infer(denoisers.grid_of(other), **asked).beliefs
+    assert np.allclose(denoisers.TemperedBeliefs(beliefs, 1.0).mean(), beliefs.mean(), atol=1e-3)
+    apart = [np.abs(denoisers.TemperedBeliefs(beliefs, t).mean() - beliefs.mode()).mean() for t in (0.1, 1.0)]
+    assert apart[0] < apart[1]
+
+
+def test_tuning_is_tried_and_kept_where_it_is_better(black):
+    training, samples = black
+    better = replace(
+        _pretended([{"tuned": (False, True)}]), tune=lambda model, images, asked: _Pretended(shift=0.0)
+    )
+    _, best = chosen(search_case("search", better, training, samples).run().rows, [better])
+    assert best.options["tuned"] is True
 
 
 def test_rivals_are_told_the_true_likelihood_and_kernel_bp_is_not():

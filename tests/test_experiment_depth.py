@@ -25,7 +25,16 @@ from kernelbp.experiments import depth, depth_evidence, depth_model
 from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
 from kernelbp.experiments.depth_lookalikes import find_look_alikes
 from kernelbp.experiments.depth_predictors import Local, combined
-from kernelbp.experiments.depth_scenes import TINY, Fold, Scene, error_of, few_images, judged
+from kernelbp.experiments.depth_scenes import (
+    TINY,
+    Fold,
+    Scene,
+    bands_of,
+    error_of,
+    every_row_known,
+    few_images,
+    judged,
+)
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Result, Study
 
@@ -416,6 +425,26 @@ def test_an_answer_that_is_missing_is_no_answer():
     scene = scene_of(np.array([[0.5, np.nan], [0.7, 0.9]]), "one")
     assert error_of(np.array([[0.6, np.nan], [0.7, 0.7]]), scene) == pytest.approx(0.1)
     assert error_of(np.array([[np.nan, 0.5], [0.7, 0.9]]), scene) == np.inf
+
+
+def test_an_answer_of_ours_that_is_missing_lets_no_claim_hold(finished):
+    rows = [dict(row) for row in finished[1].tables[1].rows]
+    for row in rows:
+        if row["method"] == "kernel BP":
+            row["MAE"] = None
+    made = depth.claims(depth.summary(rows), rows)
+    assert not any(claim.holds for claim in made if "below" in claim.what)
+
+
+def test_rows_without_depth_belong_to_the_next_band_that_has():
+    depths = np.zeros((12, 4))
+    depths[:3] = np.nan
+    scene = Scene("a", np.zeros((2, 2, 3), np.uint8), depths, "a", lambda: np.zeros((12, 4, 273), np.float32))
+    assert bands_of([scene], 3).tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert not every_row_known([scene])
+    depths = np.zeros((12, 4))
+    assert bands_of([replace(scene, depth=depths)], 3).tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert every_row_known([scene, replace(scene, depth=depths)])
 
 
 def test_the_best_weighing_may_be_asked_of_one_power():

@@ -66,8 +66,41 @@ def test_a_damaged_case_is_run_again(tmp_path, damage):
 )
 def test_a_run_of_other_settings_is_not_gone_on_with(tmp_path, options, extras, told):
     Study("squares", Options(tmp_path), extras={"window": 15}).finish(squares([]))
-    with pytest.raises(InputError, match=rf"resume: the run kept in .* had {told}.*without --resume"):
+    with pytest.raises(InputError, match=rf"resume: the run kept in .* had {told}.*give another --out"):
         Study("squares", Options(tmp_path, resume=True, **options), extras={"window": 15, **extras})
+
+
+def test_what_is_finished_is_not_thrown_away_for_a_run_of_other_settings(tmp_path):
+    done: list[int] = []
+    Study("squares", Options(tmp_path)).finish(squares(done))
+    with pytest.raises(
+        InputError, match=r"out: the run kept in .* had seed 0, this one has 1; give another --out"
+    ):
+        Study("squares", Options(tmp_path, seed=1))
+    Study("squares", Options(tmp_path, resume=True)).finish(squares(done))
+    assert done == [1, 2, 3, 4]
+    # The same settings without --resume: anew.
+    Study("squares", Options(tmp_path)).finish(squares(done))
+    assert done == [1, 2, 3, 4, 1, 2, 3, 4]
+
+
+def test_other_files_of_data_are_other_settings(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a.txt").write_text("one")
+    options = Options(tmp_path / "out", data=data, resume=True)
+    Study("squares", options).finish(squares([]))
+    Study("squares", options)
+    (data / "b.txt").write_text("two")
+    with pytest.raises(InputError, match=r"resume: the run kept in .* had files '"):
+        Study("squares", options)
+
+
+def test_finished_parts_of_nobody_knows_what_are_not_gone_on_with(tmp_path):
+    Study("squares", Options(tmp_path)).finish(squares([]))
+    (tmp_path / "finished" / "run.json").unlink()
+    with pytest.raises(InputError, match="had experiment 'unreadable'"):
+        Study("squares", Options(tmp_path, resume=True))
 
 
 def test_cases_need_names_of_their_own(tmp_path):

@@ -61,7 +61,9 @@ def denoising(
     resume: Resume = False,
 ) -> None:
     """Figure 1: sunsets of 10 to 250 colours, discrete, Gaussian-mixture, particle and kernel BP."""
-    extras = {"photos": None if photos is None else str(photos.resolve())}
+    from kernelbp.experiments.study import digest_of
+
+    extras = {"photos": None if photos is None else str(photos.resolve()), "photo files": digest_of(photos)}
     _carry_out("denoising", data, quick, seed, out, resume, extras)
 
 

@@ -255,7 +255,9 @@ class TunedDiscrete:
         own: dict[str, Any] = {"max_iterations": min(asked["max_iterations"], self.iterations)}
         if self.weight is not None:
             own["weighting"] = np.full(graph.n_edges, self.weight)
-        return self.model.infer(graph, **{**asked, **own})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return self.model.infer(graph, **{**asked, **own})
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +342,7 @@ RIVALS: tuple[Method, ...] = (
             },
             {"smoothing": (None, 0.001, 0.1, 1.0)},
             {"damping": (0.0, 0.3, 0.5, 0.7), "max_iterations": (10, 15, 20, 30, 50)},
-            {TUNED: (False, True)},
+            {TUNED: (False, True), "max_iterations": (10, 15, 20, 33)},
         ),
         TunedDiscrete.on,
     ),

@@ -273,7 +273,8 @@ def _lead(sizes: Sizes) -> str:
         "method learns how neighbouring pixels relate from the clean image of the same number of colours; the rivals are "
         "told the true likelihood of a reading, and discrete BP the true gray levels, while kernel BP learns its likelihood "
         f"from one noisy copy. Methods with the paper's settings run {sizes.iterations} iterations. Each rival also runs with the "
-        "best settings found on another image. Kernel BP has nothing set by hand: from pairs only, it runs until messages "
+        "best settings found on another image; where that was better there, discrete BP's edge weights, iterations and temperature "
+        "are tuned on the training image, as kernel BP's are. Kernel BP has nothing set by hand: from pairs only, it runs until messages "
         "settle; by default it is given the training image as a graph as well, and fits mixing, edge weights, when to stop "
         "and the temperature of its beliefs on it. Errors are of the mean or the mode of beliefs, whichever was better for that "
         "method on that other image; both stand in the tables."
@@ -450,12 +451,18 @@ def _against(ours: Chosen, rivals: Sequence[Chosen], colors: int, results: Resul
         theirs = results.get((colors, rival.name))
         if theirs is not None:
             draws = len(theirs.rows)
-            mine = float(_average(results[colors, ours.name], f"RMSE {ours.estimate}", draws) or 0.0)
-            other = float(_average(theirs, f"RMSE {rival.estimate}", draws) or np.inf)
+            mine, other = (
+                np.inf if error is None else error
+                for error in (
+                    _average(results[colors, ours.name], f"RMSE {ours.estimate}", draws),
+                    _average(theirs, f"RMSE {rival.estimate}", draws),
+                )
+            )
+            ratio = mine / other if other and np.isfinite(mine) else np.inf
             ratios.append(
                 (
-                    mine / other,
-                    f"{mine / other:.2f} ({mine:.2f} to {other:.2f} of {rival.name}, {colors} colours)",
+                    ratio,
+                    f"{ratio:.2f} ({mine:.2f} to {other:.2f} of {rival.name}, {colors} colours)",
                 )
             )
     return max(ratios)

@@ -45,12 +45,15 @@ from kernelbp.experiments.depth_predictors import SETTINGS as PREDICTOR_SETTINGS
 from kernelbp.experiments.depth_rivals import FOR_RIVALS, PAPER, TRIED, WAYS, compare
 from kernelbp.experiments.depth_scenes import (
     FULL,
+    LEAST_KNOWN,
     QUICK,
     TUNED_PART,
     Fold,
     Scene,
     Sizes,
+    bands_of,
     error_of,
+    every_row_known,
     few_images,
     judged,
     load,
@@ -82,7 +85,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     """Figure 2."""
     sizes = sizes or (QUICK if study.options.quick else FULL)
     form, scenes, folds = load(study, sizes)
-    bands = np.arange(len(scenes[0].depth)) * sizes.bands // len(scenes[0].depth)
+    bands = bands_of(scenes, sizes.bands)
 
     predicted = study.finish(
         [
@@ -138,6 +141,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
                     bands,
                     sizes,
                     tuned[f"settings, {f.name}"],
+                    study.options.seed,
                 ),
                 {"discrete": 5, "particle": 60, "Gaussian-mixture": 60}[rival],
             )
@@ -151,7 +155,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
                 60,
             )
             for fold in few_images(folds, 1)
-            if sizes.per_row
+            if sizes.per_row and every_row_known([scenes[i] for i in fold.train])
         ]
     )
     return _report(study, sizes, form, scenes, folds, [predicted, ours, others], tuned, ours)
@@ -363,7 +367,7 @@ def _report(
     arrays = ours[f"kernel BP, {first.name}"].arrays
     best = min(
         (row for row in table if row["method"] == "kernel BP" and row["evidence"] != TOGETHER),
-        key=lambda row: float(row["MAE log10"] or 0),
+        key=lambda row: _error(row["MAE log10"]),
     )["evidence"]
     shown: list[dict[str, NDArray[Any]]] = []
     for fold in folds[:3]:
@@ -446,7 +450,8 @@ def summary(rows: Sequence[Row]) -> list[Row]:
         {
             "method": method,
             "evidence": evidence,
-            "MAE log10": mean(mine, "MAE"),
+            # An image without an answer is not left out of a mean.
+            "MAE log10": mean(mine, "MAE") if all(row["MAE"] is not None for row in mine) else None,
             "images": len(mine),
             "seconds to fit": mean(mine, "seconds to fit"),
             "seconds an image": mean(mine, "seconds an image"),
@@ -464,13 +469,19 @@ def _against_rivals(rows: Sequence[Row]) -> Iterator[tuple[float, str]]:
     """Our error over each rival's, on the images that rival ran on."""
     found: dict[tuple[Any, Any], dict[Any, float]] = {}
     for row in rows:
-        found.setdefault((row["method"], row["evidence"]), {})[row["image"]] = float(row["MAE"] or 0)
+        found.setdefault((row["method"], row["evidence"]), {})[row["image"]] = _error(row["MAE"])
     ours = found["kernel BP", FOR_RIVALS]
     for (method, _), theirs in found.items():
         if str(method).split(" BP")[0] in PAPER:
             mine, other = np.mean([ours[image] for image in theirs]), np.mean(list(theirs.values()))
             images = f"{len(theirs)} image{'s' if len(theirs) > 1 else ''}"
-            yield float(mine / other), f"{mine / other:.4f} ({mine:.4f} to {other:.4f} of {method}, {images})"
+            ratio = float(mine / other) if np.isfinite(mine) else np.inf
+            yield ratio, f"{ratio:.4f} ({mine:.4f} to {other:.4f} of {method}, {images})"
+
+
+def _error(value: Any) -> float:
+    """Of a table; an answer that is missing is infinitely wrong."""
+    return np.inf if value is None else float(value)
 
 
 def _pooled(kind: str) -> str:
@@ -480,7 +491,7 @@ def _pooled(kind: str) -> str:
 
 def claims(table: Sequence[Row], rows: Sequence[Row]) -> list[Claim]:
     """What this experiment is to show; `table` averages the `rows` of single images."""
-    error = {(row["method"], row["evidence"]): float(row["MAE log10"] or 0) for row in table}
+    error = {(row["method"], row["evidence"]): _error(row["MAE log10"]) for row in table}
     made = []
     for kind, alone in (
         *((kind, f"{kind} alone") for kind in (*ESTIMATORS, TOGETHER)),
@@ -543,9 +554,13 @@ def settings_of(
             ", ".join("not heard" if value is None else str(value) for value in values)
             for values in (POWERS, COUNTS, LIKELIHOODS)
         ),
-        "settings chosen on": "the last third of the training images (but for weights of predictors and look-alikes: on all)"
-        if folds[0].test_is_later
-        else "all training images",
+        "settings chosen on": f"the middle half of the columns of at most {sizes.tuned} training images"
+        + (
+            ", of the last third (weights of predictors and look-alikes: on all)"
+            if folds[0].test_is_later
+            else ""
+        ),
+        "images left out": f"those with depth for at most {LEAST_KNOWN:.0%} of their patches",
         ALIKE: ALIKE_WORDS,
         "patches learned from": sizes.patches,
         "boosting rounds, MLP epochs": f"{sizes.rounds}, {sizes.epochs}",

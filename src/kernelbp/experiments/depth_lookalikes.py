@@ -23,6 +23,8 @@ LEAST_VARIANCE = 1e-3
 """Of a principal component: what varies less is not blown up."""
 USED = 20_000
 """Most patches from which principal components are worked out."""
+MOST_SEARCHED = 200_000
+"""Patches that are searched, evenly through all."""
 ALIKE_WORDS = (
     f"{COUNT}, by the distance of features scaled to unit variance, turned to principal components each divided by the "
     f"fourth root of its variance, and of rows, {ROW_WEIGHT:g} from top to bottom"
@@ -64,7 +66,8 @@ class Patches:
         variances, directions = np.linalg.eigh(np.cov(used.T))
         self.turn = (directions * np.maximum(variances, LEAST_VARIANCE) ** -0.25).astype(np.float32)
         depths = np.concatenate([scene.depth.ravel() for scene in scenes])
-        known = np.isfinite(depths)
+        known = np.flatnonzero(np.isfinite(depths))
+        known = known[:: max(-(-len(known) // MOST_SEARCHED), 1)]
         self.depths = depths[known].astype(np.float32)
         placed = np.concatenate([self._placed(scene) for scene in scenes])
         self.search = NearestNeighbors(n_neighbors=min(COUNT, len(self.depths)), algorithm="brute").fit(

@@ -29,13 +29,16 @@ from kernelbp.experiments.study import Row, Study
 
 __all__ = [
     "FULL",
+    "LEAST_KNOWN",
     "QUICK",
     "TINY",
     "TUNED_PART",
     "Fold",
     "Scene",
     "Sizes",
+    "bands_of",
     "error_of",
+    "every_row_known",
     "few_images",
     "inner_parts",
     "judged",
@@ -202,7 +205,7 @@ def load(study: Study, sizes: Sizes) -> tuple[str, list[Scene], list[Fold]]:
         )
         for name, test in zip(names, tested, strict=True)
     ]
-    return form, scenes, folds[: sizes.folds]
+    return form, scenes, [folds[k] for k in thinned(range(len(folds)), sizes.folds)]
 
 
 def _halves(whole: DepthScene) -> tuple[list[Scene], list[Fold]]:
@@ -251,6 +254,22 @@ def _thumbnail(image: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 def _shape(shape: tuple[int, int], sizes: Sizes) -> tuple[int, int]:
     return shape[0] // sizes.shrink, shape[1] // sizes.shrink
+
+
+def bands_of(scenes: Sequence[Scene], count: int) -> NDArray[np.intp]:
+    """The band (from 0) of each row; a row whose depth no scene knows belongs to the next that is known."""
+    known = np.flatnonzero(np.any([np.isfinite(scene.depth).any(axis=1) for scene in scenes], axis=0))
+    place = np.searchsorted(known, np.arange(len(scenes[0].depth))).clip(max=len(known) - 1)
+    bands: NDArray[np.intp] = place * min(count, len(known)) // len(known)
+    return bands
+
+
+def every_row_known(scenes: Sequence[Scene]) -> bool:
+    """Whether there is a pair of known neighbours in every row, and between every two rows."""
+    known = [np.isfinite(scene.depth) for scene in scenes]
+    beside = np.any([(k[:, :-1] & k[:, 1:]).any(axis=1) for k in known], axis=0)
+    below = np.any([(k[:-1] & k[1:]).any(axis=1) for k in known], axis=0)
+    return bool(beside.all() and below.all())
 
 
 def thinned(numbers: Sequence[int], most: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from kernelbp.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Case", "Options", "Result", "Row", "Study"]
+__all__ = ["Case", "Options", "Result", "Row", "Study", "digest_of"]
 
 Row = Mapping[str, str | float | int | bool | None]
 """One line of a table, by the names of its columns."""
@@ -137,6 +138,7 @@ class Study:
             "quick": options.quick,
             "seed": options.seed,
             "data": data,
+            "files": digest_of(options.data),
             **self.extras,
         }
 
@@ -169,23 +171,29 @@ class Study:
 
     def _begin(self) -> None:
         path = self._folder / ASKED
-        if self.options.resume and path.is_file():
-            try:
-                before = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError:
-                before = None
-            for name, value in self.asked.items():
-                if not isinstance(before, dict) or before.get(name) != value:
-                    given = before.get(name) if isinstance(before, dict) else "unreadable"
-                    raise InputError(
-                        f"resume: the run kept in {self.options.out} had {name} {given!r}, this one has {value!r}; "
-                        "expected the same settings (start anew without --resume, or in another --out)"
-                    )
-        elif not self.options.resume:
-            # Only files this class has written.
-            for old in [*self._folder.glob("*.case.json"), *self._folder.glob("*.case.npz")]:
+        # Only files this class has written.
+        kept = [*self._folder.glob("*.case.json"), *self._folder.glob("*.case.npz")]
+        if kept:
+            self._compare(path)
+        if not self.options.resume:
+            for old in kept:
                 old.unlink()
         _write(path, json.dumps(self.asked, indent=1).encode())
+
+    def _compare(self, path: Path) -> None:
+        """What is finished of a run of other settings is neither gone on with nor thrown away."""
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            before = None
+        for name, value in self.asked.items():
+            if not isinstance(before, dict) or before.get(name) != value:
+                given = before.get(name) if isinstance(before, dict) else "unreadable"
+                what = "resume" if self.options.resume else "out"
+                raise InputError(
+                    f"{what}: the run kept in {self.options.out} had {name} {given!r}, this one has {value!r}; "
+                    "give another --out for other settings, or delete that folder if it is not needed"
+                )
 
     def _keep(self, case: Case, result: Result) -> None:
         stem = self._folder / _file_name(case.name)
@@ -253,6 +261,15 @@ class _bar:
 
     def end(self, seconds: float) -> None:
         self._bar.update(self._task, advance=seconds)
+
+
+def digest_of(data: Path | None) -> str | None:
+    """A word that changes with the names, the sizes and the times of the files of a folder, or of one file."""
+    if data is None:
+        return None
+    files = sorted(path for path in (data.rglob("*") if data.is_dir() else [data]) if path.is_file())
+    told = [(str(path.relative_to(data)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 def _file_name(name: str) -> str:
