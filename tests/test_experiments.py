@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import json
+from importlib import import_module
+from pathlib import Path
 
 import matplotlib.figure
 import numpy as np
@@ -92,7 +95,7 @@ def test_other_files_of_data_are_other_settings(tmp_path):
     Study("squares", options).finish(squares([]))
     Study("squares", options)
     (data / "b.txt").write_text("two")
-    with pytest.raises(InputError, match=r"resume: the run kept in .* had files '"):
+    with pytest.raises(InputError, match=r"resume: the run kept in .* had files "):
         Study("squares", options)
 
 
@@ -164,6 +167,34 @@ def test_each_experiment_explains_itself():
         assert shown.exit_code == 0
         for option in ("--quick", "--seed", "--out", "--data", "--resume"):
             assert option in shown.output
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "given"),
+    [
+        ("denoising", [], {"photos": None}),
+        ("denoising", ["--photos", "."], {"photos": Path()}),
+        ("approximation", [], {}),
+        ("depth", ["--data", "."], {}),
+        ("protein", ["--window", "9"], {"window": 9}),
+        ("papers", ["--dimensions", "50"], {"dimensions": 50}),
+    ],
+)
+def test_a_command_asks_its_experiment_for_what_was_said(tmp_path, monkeypatch, name, more, given):
+    module = import_module(f"kernelbp.experiments.{name}")
+    asked = inspect.signature(module.run)
+    calls = []
+
+    def pretended(*arguments, **named):
+        calls.append(asked.bind(*arguments, **named).arguments)
+        return small_report()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "run", pretended)
+    shown = CliRunner().invoke(app, ["reproduce", name, "--seed", "3", "--out", "out", *more])
+    assert shown.exit_code == 0, shown.output
+    assert calls[0].pop("study").options.seed == 3
+    assert calls == [given]
 
 
 def test_an_interrupted_command_says_how_to_go_on(tmp_path, monkeypatch):

@@ -61,10 +61,7 @@ def denoising(
     resume: Resume = False,
 ) -> None:
     """Figure 1: sunsets of 10 to 250 colours, discrete, Gaussian-mixture, particle and kernel BP."""
-    from kernelbp.experiments.study import digest_of
-
-    extras = {"photos": None if photos is None else str(photos.resolve()), "photo files": digest_of(photos)}
-    _carry_out("denoising", data, quick, seed, out, resume, extras)
+    _carry_out("denoising", data, quick, seed, out, resume, {"photos": photos})
 
 
 @reproduce.command()

@@ -98,12 +98,12 @@ TINY = Sizes(12, (4, 60), (4,), {}, 1, 2, 10, 1)
 """For tests."""
 
 
-def run(study: Study, photos: str | None = None, sizes: Sizes | None = None) -> Report:
+def run(study: Study, photos: Path | None = None, sizes: Sizes | None = None) -> Report:
     """Clean the sunsets by every method; or, with `photos`, photographs (see `experiments.photographs`)."""
     if photos is not None:
         from kernelbp.experiments import photographs
 
-        return photographs.run(study, Path(photos))
+        return photographs.run(study, photos)
     sizes = sizes or (QUICK if study.options.quick else FULL)
     seed = study.options.seed
     methods = [with_seed(limited(method, sizes.iterations), seed) for method in (*RIVALS, *OURS)]

@@ -21,7 +21,7 @@ from kernelbp.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Case", "Options", "Result", "Row", "Study", "digest_of"]
+__all__ = ["Case", "Options", "Result", "Row", "Study"]
 
 Row = Mapping[str, str | float | int | bool | None]
 """One line of a table, by the names of its columns."""
@@ -94,7 +94,7 @@ class Study:
     console : rich Console, optional
         Where a progress bar with the time left is shown; none without.
     extras : mapping from name to value, optional
-        What this experiment is asked beyond `options`; text, numbers, true, false or None.
+        What this experiment is asked beyond `options`; text, numbers, true, false, paths or None.
 
     Raises
     ------
@@ -116,7 +116,7 @@ class Study:
         name: str,
         options: Options,
         console: Console | None = None,
-        extras: Mapping[str, str | float | int | bool | None] | None = None,
+        extras: Mapping[str, str | float | int | bool | Path | None] | None = None,
     ) -> None:
         self.name, self.options, self.console = name, options, console
         self.extras = dict(extras or {})
@@ -131,15 +131,14 @@ class Study:
     def asked(self) -> dict[str, Any]:
         """All that decides the results: two runs with the same can share cases."""
         options = self.options
-        data = None if options.data is None else str(options.data.resolve())
+        given = {"data": options.data, **self.extras}
         return {
             "experiment": self.name,
             "kernelbp": kernelbp.__version__,
             "quick": options.quick,
             "seed": options.seed,
-            "data": data,
-            "files": digest_of(options.data),
-            **self.extras,
+            **{name: str(v.resolve()) if isinstance(v, Path) else v for name, v in given.items()},
+            "files": [_digest(place) for place in given.values() if isinstance(place, Path)],
         }
 
     def rng(self, *which: int) -> np.random.Generator:
@@ -263,10 +262,8 @@ class _bar:
         self._bar.update(self._task, advance=seconds)
 
 
-def digest_of(data: Path | None) -> str | None:
+def _digest(data: Path) -> str:
     """A word that changes with the names, the sizes and the times of the files of a folder, or of one file."""
-    if data is None:
-        return None
     files = sorted(path for path in (data.rglob("*") if data.is_dir() else [data]) if path.is_file())
     told = [(str(path.relative_to(data)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
