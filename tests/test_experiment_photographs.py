@@ -73,7 +73,7 @@ class _Recorded:
         return self.model.infer(graph, **options)
 
 
-@pytest.mark.parametrize(("seed", "first"), [(0, 0), (2, 2 * photographs.SEEDS_APART)])
+@pytest.mark.parametrize(("seed", "first"), [(0, 0), (2, 2 * denoisers.SEEDS_APART)])
 def test_one_training_photograph_is_searched_on_and_samplers_take_the_seed(
     tmp_path, monkeypatch, seed, first
 ):
