@@ -140,13 +140,16 @@ def networks_spoken(
 def boosting_spoken(
     readings: Sequence[Array], directions: Sequence[Array], *, members: int, trees: int, seed: int
 ) -> tuple[Speaker, Matrix]:
-    """Boosted trees, one series for each coordinate, cross-fitted: predicted directions (n, 3)."""
+    """Boosted trees, one series for each coordinate, cross-fitted: predicted directions (n, 3).
+
+    `trees` is the most of a series: with more than 10,000 readings it ends where a tenth of them, held out, gains nothing.
+    """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     def train(x: Array, y: Array, member: int) -> Speaker:
         series = [
             HistGradientBoostingRegressor(
-                max_iter=trees, learning_rate=0.15, max_features=0.3, random_state=seed * 100 + member
+                max_iter=trees, learning_rate=0.1, max_features=0.3, random_state=seed * 100 + member
             ).fit(x, y[:, axis])
             for axis in range(y.shape[1])
         ]

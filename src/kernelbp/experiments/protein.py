@@ -412,7 +412,7 @@ def _settings(data: Data, window: int, sizes: Sizes, study: Study) -> dict[str, 
         "ridge": f"alpha {RIDGE:g} for each residue learned from",
         "networks": f"two rounds of {sizes.members}, each of two layers of 128, alpha 0.3, batches of 256, {sizes.epochs} epochs, centred "
         "readings; the second also reads the directions predicted by the first, in a window as wide",
-        "boosting": f"{min(sizes.members, 3)} of {sizes.trees} trees a coordinate, learning rate 0.15, 30% of the features a split",
+        "boosting": f"{min(sizes.members, 3)} of at most {sizes.trees} trees a coordinate, learning rate 0.1, 30% of the features a split",
         "particle BP, paper": f"{PAPER_PARTICLES}, 30 iterations",
         "particle BP, more": f"{MORE_PARTICLES}, 10 iterations",
     }

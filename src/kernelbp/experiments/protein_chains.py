@@ -62,7 +62,7 @@ class Sizes:
     particle_chains : test chains of a fold that particle BP is run on
     members : predictors that are cross-fitted and averaged
     epochs : of a network's training
-    trees : of boosting, for each coordinate
+    trees : of boosting, for each coordinate, at most
     """
 
     chains: int
@@ -85,13 +85,13 @@ FULL = Sizes(
     tuning=24,
     folds=10,
     linear=10,
-    boosted=1,
-    networks=4,
+    boosted=4,
+    networks=10,
     particles=2,
     particle_chains=4,
     members=5,
     epochs=12,
-    trees=60,
+    trees=400,
 )
 QUICK = Sizes(
     chains=60,
@@ -119,7 +119,7 @@ GENERATED = Sizes(
     particle_chains=3,
     members=3,
     epochs=10,
-    trees=40,
+    trees=100,
 )
 GENERATED_QUICK = Sizes(
     chains=40,
