@@ -17,7 +17,7 @@ from rich.table import Table
 
 from kernelbp.experiments.photographs import psnr
 from kernelbp.photographs import denoise
-from kernelbp.photographs.files import read_folder
+from kernelbp.photographs.files import files_of, read_picture
 
 SIGMAS = (10.0, 20.0, 30.0, 50.0)
 
@@ -30,7 +30,9 @@ def main() -> None:
     parser.add_argument("--sigmas", type=float, nargs="+", default=SIGMAS, help="noise levels")
     parser.add_argument("--most", type=int, default=100, help="most photographs taken")
     options = parser.parse_args()
-    photographs = [picture.values for picture in read_folder(options.folder, options.most, "folder")]
+    photographs = [
+        read_picture(path, "folder").values for path in files_of(options.folder, options.most, "folder")
+    ]
     table = Table(title=f"PSNR in dB, mean over {len(photographs)} photographs of {options.folder}")
     for name in (
         "sigma",

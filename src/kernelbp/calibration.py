@@ -2,11 +2,9 @@
 
 A few numbers cannot be told from pairs alone: how much independence to mix into the relations, how strongly to
 weight the edges, how far what is known is to be carried, how far to trust the belief that comes out. Given graphs
-with known values, inference is run on them and the belief of the truth is scored. The temperature is the one of best
-ranked probability score on numbers (the squared distance of distribution functions), of best log-probability
-elsewhere. The others are then chosen by the squared error of the belief's mean on numbers, and by the same
-log-probability elsewhere. Errors enter by their logarithm, graph by graph and variable by variable: that makes them
-comparable with log-probabilities, and an easy graph counts as much as a hard one.
+with known values, inference is run on them and all these numbers are chosen together: by the squared error of the
+belief's mean on numbers, by the log-probability of the truth elsewhere. Errors enter by their logarithm, graph by graph
+and variable by variable: that makes them comparable with log-probabilities, and an easy graph counts as much as a hard one.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ __all__ = ["GraphCalibration", "calibrate"]
 
 MIXINGS = (None, 0.001, 0.01, 0.02, 0.05, 0.1)
 """Shares of independence tried; None is what held-out pairs chose for each relation."""
-WEIGHT_SCALES = (0.5, 0.7, 0.9, 1.0, 1.05, 1.1)
+WEIGHT_SCALES = (0.5, 0.7, 0.9, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
 """Factors on the spanning-tree weights; above 1 they no longer bound the partition function."""
 STOPS = (6, 8, 10, 12, 14, 17, 20, 24)
 """Iterations after which to stop. A relation learned from pairs that depend on more than each other, as pixels of
@@ -55,7 +53,7 @@ class GraphCalibration:
     weight_scale : factor on the edge weights of tree-reweighted inference
     iterations : after how many to stop on graphs with cycles, damped by half; None to go on until messages settle
     temperature : what the logarithm of evidence and messages is divided by when a belief is read
-    score : what chose all but the temperature: minus the logarithm of the root mean squared error on numbers, the mean
+    score : what chose all of them: minus the logarithm of the root mean squared error on numbers, the mean
         log-probability of the truth elsewhere, averaged over graphs; None if not fitted
     """
 
@@ -94,16 +92,14 @@ def calibrate(
     def scored(settings: GraphCalibration) -> GraphCalibration:
         """With the temperature and score found."""
         nonlocal cycles
-        for_temperature, for_settings = np.zeros(len(TEMPERATURES)), np.zeros(len(TEMPERATURES))
+        scores = np.zeros(len(TEMPERATURES))
         for (graph, _), truth in zip(graphs, truths, strict=True):
             beliefs = infer(graph, settings)
             cycles |= not beliefs._source.wiring.is_forest
-            found = _scores_of_truth(beliefs, truth, operators)
-            for_temperature += found[0] / len(graphs)
-            for_settings += found[1] / len(graphs)
+            scores += _scores_of_truth(beliefs, truth, operators) / len(graphs)
             step(_note(settings))
-        best = int(np.argmax(for_temperature))
-        return replace(settings, temperature=TEMPERATURES[best], score=float(for_settings[best]))
+        best = int(np.argmax(scores))
+        return replace(settings, temperature=TEMPERATURES[best], score=float(scores[best]))
 
     def best_of(candidates: list[GraphCalibration]) -> GraphCalibration:
         for settings in candidates:
@@ -162,14 +158,9 @@ def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) ->
     return found
 
 
-def _scores_of_truth(
-    beliefs: Beliefs, truth: Truth, operators: ProbabilityOperators
-) -> tuple[Matrix, Matrix]:
-    """What chooses the temperature and what chooses the settings, at each temperature, larger is better.
-
-    Both are (temperatures,), averaged over the variables by their known nodes.
-    """
-    scores = np.zeros((2, len(TEMPERATURES)))
+def _scores_of_truth(beliefs: Beliefs, truth: Truth, operators: ProbabilityOperators) -> Matrix:
+    """The score at each temperature (temperatures,), larger is better, averaged over the variables by their known nodes."""
+    scores = np.zeros(len(TEMPERATURES))
     total = sum(len(nodes) for _, nodes, _ in truth)
     for name, nodes, measures in truth:
         product = beliefs[name].log_products_at_support()[nodes]
@@ -181,22 +172,14 @@ def _scores_of_truth(
             mass = np.exp(logs - logs.max(axis=1, keepdims=True))
             mass /= mass.sum(axis=1, keepdims=True)
             if numbers:
-                ranked = _ranked_distance(mass, measures, points[:, 0]).mean()
                 squared = ((mass @ points[:, 0] - measures @ points[:, 0]) ** 2).mean()
-                found = (-np.log(ranked + LEAST), -0.5 * np.log(squared + LEAST))
+                found = -0.5 * np.log(squared + LEAST)
             else:
-                found = (_log_score(mass, measures).mean(),) * 2
-            scores[:, index] += np.multiply(found, len(nodes) / total)
-    return scores[0], scores[1]
+                found = _log_score(mass, measures).mean()
+            scores[index] += found * len(nodes) / total
+    return scores
 
 
 def _log_score(mass: Matrix, truth: scipy.sparse.csr_array) -> Matrix:
     found = np.asarray(truth.multiply(mass).sum(axis=1)).reshape(-1)
     return np.log(np.maximum(found, np.finfo(np.float64).tiny))
-
-
-def _ranked_distance(mass: Matrix, truth: scipy.sparse.csr_array, points: Matrix) -> Matrix:
-    """The integral of the squared difference of the two distribution functions over the states."""
-    order = np.argsort(points)
-    apart = np.cumsum((mass - truth.toarray())[:, order], axis=1)[:, :-1]
-    return (apart**2) @ np.diff(points[order])
