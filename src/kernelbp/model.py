@@ -457,13 +457,18 @@ class Model:
             self._calibrate(graphs, progress)
         return self
 
-    def calibrate(self, graphs: Sequence[tuple[Graph, Any]], *, progress: bool = False) -> Model:
+    def calibrate(
+        self, graphs: Sequence[tuple[Graph, Any]], *, stopping: bool = True, progress: bool = False
+    ) -> Model:
         """Fit settings of inference on training graphs, as `fit` does with `graphs`, and leave what was learned as it is.
 
         Parameters
         ----------
         graphs : sequence of (graph, true values of its nodes)
             As in `fit`.
+        stopping : bool
+            Whether inference may learn to stop before messages have settled. Not where graphs to come may have
+            large parts without evidence, which are filled step by step.
         progress : bool
             Show a progress bar.
 
@@ -476,7 +481,7 @@ class Model:
         self._check_training_graphs(graphs)
         if not len(graphs):
             raise InputError("graphs: expected at least one training graph, got none")
-        self._calibrate(graphs, progress)
+        self._calibrate(graphs, progress, stopping=stopping)
         return self
 
     def with_calibration(self, calibration: GraphCalibration) -> Model:
@@ -545,7 +550,9 @@ class Model:
                 "graphs: settings can be fitted on training graphs only for conditionals='probability'"
             )
 
-    def _calibrate(self, graphs: Sequence[tuple[Graph, Any]], progress: bool) -> None:
+    def _calibrate(
+        self, graphs: Sequence[tuple[Graph, Any]], progress: bool, *, stopping: bool = True
+    ) -> None:
         operators = self._made_operators("constant", "probability")
         assert isinstance(operators, ProbabilityOperators)
         fitted = self._need_fitted()
@@ -559,7 +566,7 @@ class Model:
                     return self.infer(graph)
 
             try:
-                chosen = calibrate(graphs, infer, operators, bar.advance, mixings)
+                chosen = calibrate(graphs, infer, operators, bar.advance, mixings, stopping=stopping)
             except BaseException:
                 self._fitted, self._operators = fitted, {}
                 raise

@@ -267,7 +267,8 @@ def _calibrated(
     calibrations = {}
     for level in levels:
         graphs = _training_graphs(planes, level, channel.clipped, seed)
-        calibrations[level] = channel.at(level).calibrate(graphs, progress=progress).calibration_
+        fitted = channel.at(level).calibrate(graphs, stopping=False, progress=progress)
+        calibrations[level] = fitted.calibration_
     return replace(channel, calibrations=calibrations)
 
 
@@ -313,7 +314,10 @@ def learn_pair(
             for t, r, where in (_crops(truth, read, seed) if calibrate else ())
         ]
         pairs = {**_neighbours(rounded), "read as": (values[known], seen[known])}
-        made.append(Channel(model.fit(pairs, graphs=graphs, progress=progress), clipped, step))
+        model.fit(pairs, progress=progress)
+        if graphs:
+            model.calibrate(graphs, stopping=False, progress=progress)
+        made.append(Channel(model, clipped, step))
     return Photographs(*made)
 
 
