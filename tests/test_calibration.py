@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from functools import cache
 
 import networkx as nx
@@ -10,7 +11,14 @@ import numpy as np
 import pytest
 
 from kernelbp import Graph, Model, Relation
-from kernelbp.calibration import MIXINGS, STOPS, TEMPERATURES, WEIGHT_SCALES, GraphCalibration
+from kernelbp.calibration import (
+    MIXINGS,
+    STOPPED_SCALES,
+    STOPS,
+    TEMPERATURES,
+    WEIGHT_SCALES,
+    GraphCalibration,
+)
 from kernelbp.datasets import grid_pairs, sunset
 from kernelbp.errors import ConvergenceWarning, InputError
 from kernelbp.kernels import Delta, Gaussian
@@ -177,7 +185,8 @@ def test_pairs_alone_calibrate_nothing():
 def test_training_graphs_set_mixing_weights_and_temperature():
     shown = by_graphs().settings_["calibration"]
     assert shown["mixing"] in MIXINGS
-    assert shown["weight_scale"] in WEIGHT_SCALES
+    # Heavier edges only where inference stops: messages might not settle.
+    assert shown["weight_scale"] in (WEIGHT_SCALES + STOPPED_SCALES if shown["iterations"] else WEIGHT_SCALES)
     assert shown["temperature"] in TEMPERATURES
     assert by_graphs().settings_["relations"] == by_pairs().settings_["relations"]
 
@@ -269,6 +278,13 @@ def test_inference_stops_where_beliefs_of_training_graphs_were_best():
     assert settled.converged
     errors = [np.sqrt(np.mean((beliefs.mean() - truth) ** 2)) for beliefs in (stopped, settled)]
     assert errors[0] < 0.98 * errors[1]
+
+
+def test_where_it_may_not_stop_inference_settles_on_weights_that_let_it():
+    model = copy(of_pictures()).calibrate([drawn_picture(0)], stopping=False)
+    assert of_pictures().calibration_.iterations is not None
+    assert model.calibration_.iterations is None and model.calibration_.weight_scale in WEIGHT_SCALES
+    assert model.infer(drawn_picture(1)[0]).converged
 
 
 def test_training_on_trees_tries_no_stops(monkeypatch):
