@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench accuracy setup clean
+.PHONY: help demo test check bench accuracy reproduce setup clean
 
 help:
 	@echo "make demo      denoise the paper's sunset"
@@ -17,6 +17,7 @@ help:
 	@echo "make check     lint, check the formatting and the types"
 	@echo "make bench     measure speed: ratios to the machine's own matrix product (BENCH=--quick: two minutes)"
 	@echo "make accuracy  measure accuracy on the paper's problems"
+	@echo "make reproduce rerun the five experiments of the paper on data made or bundled, hours (REPRODUCE=--quick: ten minutes)"
 	@echo "make clean     remove .venv, caches and built packages"
 	@echo
 	@echo "The first target run makes .venv and installs into it. PYTHON=/path/to/python picks the Python for it."
@@ -37,6 +38,9 @@ bench: $(READY)
 
 accuracy: $(READY)
 	$(BIN)/python benchmarks/run.py
+
+reproduce: $(READY)
+	for name in denoising approximation depth protein papers; do $(BIN)/kernelbp reproduce $$name $(REPRODUCE) || exit 1; done
 
 setup: $(READY)
 
