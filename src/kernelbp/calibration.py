@@ -31,8 +31,6 @@ MIXINGS = (None, 0.001, 0.01, 0.02, 0.05, 0.1)
 """Shares of independence tried; None is what held-out pairs chose for each relation."""
 WEIGHT_SCALES = (0.5, 0.7, 0.9, 1.0, 1.05, 1.1)
 """Factors on the spanning-tree weights; above 1 they no longer bound the partition function."""
-STOPPED_SCALES = (1.15, 1.2, 1.3)
-"""Tried too where inference stops: with them messages need not settle."""
 STOPS = (6, 8, 10, 12, 14, 17, 20, 24)
 """Iterations after which to stop. A relation learned from pairs that depend on more than each other, as pixels of
 a picture do, is wrong by a little at every step, and that adds up where messages have come a long way."""
@@ -120,7 +118,7 @@ def calibrate(
     best = best_of([replace(settled, iterations=stop) for stop in STOPS] if stopping else [])
     if best.iterations:
         # Weights that suit messages on their way are not those that suit messages that have settled.
-        best = best_of([replace(best, weight_scale=factor) for factor in (*WEIGHT_SCALES, *STOPPED_SCALES)])
+        best = best_of([replace(best, weight_scale=factor) for factor in WEIGHT_SCALES])
         best = best_of([replace(best, iterations=stop) for stop in STOPS])
     best = best_of([replace(best, mixing=share) for share in mixings])
     if best.iterations and (best.score or 0.0) <= (settled.score or 0.0) + WORTH_STOPPING:
@@ -135,7 +133,7 @@ def _note(settings: GraphCalibration) -> str:
 
 def inferences_needed(n_graphs: int, mixings: tuple[float | None, ...] = MIXINGS) -> int:
     """How many inferences `calibrate` runs at most."""
-    return n_graphs * (2 * len(mixings) + 2 * len(WEIGHT_SCALES) + len(STOPPED_SCALES) + 2 * len(STOPS) - 5)
+    return n_graphs * (2 * len(mixings) + 2 * len(WEIGHT_SCALES) + 2 * len(STOPS) - 5)
 
 
 def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) -> Truth:
