@@ -77,7 +77,7 @@ def calibrate(
     *,
     stopping: bool = True,
 ) -> GraphCalibration:
-    """Fit mixing, then edge weights, then when to stop; then, where stopping is best, edge weights, when to stop and mixing once more.
+    """Fit mixing, edge weights and mixing again; then when to stop and, where stopping is best, all three once more.
 
     Parameters
     ----------
@@ -115,15 +115,16 @@ def calibrate(
     settled = best_of([replace(best, weight_scale=factor) for factor in WEIGHT_SCALES])
     if not cycles:
         return settled  # two passes over a tree are exact: nowhere to stop
-    best = best_of([replace(settled, iterations=stop) for stop in STOPS] if stopping else [])
+    settled = best_of([replace(settled, mixing=share) for share in mixings])
+    if not stopping:
+        return settled
+    best = best_of([replace(settled, iterations=stop) for stop in STOPS])
     if best.iterations:
         # Weights that suit messages on their way are not those that suit messages that have settled.
         best = best_of([replace(best, weight_scale=factor) for factor in WEIGHT_SCALES])
         best = best_of([replace(best, iterations=stop) for stop in STOPS])
-    best = best_of([replace(best, mixing=share) for share in mixings])
-    if best.iterations and (best.score or 0.0) <= (settled.score or 0.0) + WORTH_STOPPING:
-        return settled
-    return best
+        best = best_of([replace(best, mixing=share) for share in mixings])
+    return best if (best.score or 0.0) > (settled.score or 0.0) + WORTH_STOPPING else settled
 
 
 def _note(settings: GraphCalibration) -> str:
@@ -131,9 +132,13 @@ def _note(settings: GraphCalibration) -> str:
     return f"mixing {settings.mixing or 'as learned'}, weights x {settings.weight_scale:g}{stop}"
 
 
-def inferences_needed(n_graphs: int, mixings: tuple[float | None, ...] = MIXINGS) -> int:
+def inferences_needed(
+    n_graphs: int, mixings: tuple[float | None, ...] = MIXINGS, *, stopping: bool = True
+) -> int:
     """How many inferences `calibrate` runs at most."""
-    return n_graphs * (2 * len(mixings) + 2 * len(WEIGHT_SCALES) + 2 * len(STOPS) - 5)
+    settled = 2 * len(mixings) + len(WEIGHT_SCALES) - 2
+    stopped = len(mixings) + len(WEIGHT_SCALES) + 2 * len(STOPS) - 3
+    return n_graphs * (settled + (stopped if stopping else 0))
 
 
 def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) -> Truth:

@@ -557,7 +557,8 @@ class Model:
         assert isinstance(operators, ProbabilityOperators)
         fitted = self._need_fitted()
         mixings = MIXINGS if self.mixing is None else (None,)
-        with Progress("calibration", inferences_needed(len(graphs), mixings), shown=progress) as bar:
+        needed = inferences_needed(len(graphs), mixings, stopping=stopping)
+        with Progress("calibration", needed, shown=progress) as bar:
 
             def infer(graph: Graph, settings: GraphCalibration) -> Beliefs:
                 self._apply(fitted, settings)

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.datasets.depth_features import DEPTH_FEATURES
+from kernelbp.errors import InputError
 from kernelbp.experiments.depth_evidence import LIKELIHOODS, TOGETHER, Evidence, Said, Weighing, best_of
 from kernelbp.experiments.depth_lookalikes import ALIKE, ALIKE_WORDS, find_look_alikes
 from kernelbp.experiments.depth_model import (
@@ -42,7 +43,16 @@ from kernelbp.experiments.depth_model import (
 )
 from kernelbp.experiments.depth_predictors import ESTIMATORS, predict
 from kernelbp.experiments.depth_predictors import SETTINGS as PREDICTOR_SETTINGS
-from kernelbp.experiments.depth_rivals import FOR_RIVALS, PAPER, TRIED, WAYS, compare
+from kernelbp.experiments.depth_rivals import (
+    FOR_RIVALS,
+    PAPER,
+    SEARCHED_IMAGES,
+    SEARCHED_ITERATIONS,
+    SEARCHED_PART,
+    TRIED,
+    WAYS,
+    compare,
+)
 from kernelbp.experiments.depth_scenes import (
     FULL,
     LEAST_KNOWN,
@@ -85,7 +95,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     """Figure 2."""
     sizes = sizes or (QUICK if study.options.quick else FULL)
     form, scenes, folds = load(study, sizes)
-    bands = bands_of(scenes, sizes.bands)
+    bands = tied_bands(scenes, folds, sizes)
 
     predicted = study.finish(
         [
@@ -161,6 +171,26 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     return _report(study, sizes, form, scenes, folds, [predicted, ours, others], tuned, ours)
 
 
+def tied_bands(scenes: Sequence[Scene], folds: Sequence[Fold], sizes: Sizes) -> Indices:
+    """The band of each row: as many bands as asked, or as many as have pairs for every relation wherever one is learned."""
+    learned = [
+        [scenes[i] for i in known]
+        for fold in folds
+        for known in (fold.train, *(known for known, _ in judged(scenes, fold, sizes.tuned)))
+    ]
+    for count in range(sizes.bands, 0, -1):
+        bands = bands_of(scenes, count)
+        try:
+            for part in learned:
+                pairs_of(bands, part)
+        except InputError:
+            if count == 1:
+                raise
+        else:
+            break
+    return bands
+
+
 def tune(scenes: Sequence[Scene], fold: Fold, said: Said, bands: Indices, sizes: Sizes) -> Result:
     """Choose how evidence is weighed on training images, each left out when relations are learned.
 
@@ -175,6 +205,8 @@ def tune(scenes: Sequence[Scene], fold: Fold, said: Said, bands: Indices, sizes:
         model = learn(bands, [scenes[i] for i in known], sizes)
         for i in images:
             scene, logs = middle_of(scenes[i], TUNED_PART), evidence.of(i, TUNED_PART)
+            if not np.isfinite(scene.depth).any():
+                continue  # nothing to judge by
             for kind, (number, weighing) in product(errors, enumerate(CHOICES)):
                 graph = softened(grid_of(bands, scene.depth.shape), evidence.points, logs(kind, weighing))
                 beliefs = quietly(model.infer, graph, tolerance=TUNED_TOLERANCE)
@@ -554,6 +586,8 @@ def settings_of(
             ", ".join("not heard" if value is None else str(value) for value in values)
             for values in (POWERS, COUNTS, LIKELIHOODS)
         ),
+        "slow rivals' settings searched on": f"one in {TUNED_PART * SEARCHED_PART} columns, in the middle, of at most {SEARCHED_IMAGES} training "
+        f"images, with {SEARCHED_ITERATIONS['particle']} iterations of particle and {SEARCHED_ITERATIONS['Gaussian-mixture']} of Gaussian-mixture BP",
         "settings chosen on": f"the middle half of the columns of at most {sizes.tuned} training images"
         + (
             ", of the last third (weights of predictors and look-alikes: on all)"

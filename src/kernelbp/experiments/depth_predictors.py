@@ -124,7 +124,7 @@ class Local:
             depths.append(scene.depth.ravel()[chosen])
             expected.append(self.rows[chosen // scene.depth.shape[1]])
         x, y = np.concatenate(features), np.concatenate(depths)
-        self.estimator = _estimator(kind, form, len(y), sizes, study.options.seed)
+        self.estimator = _estimator(kind, form, len(y), sizes, study.options.seed % 2**32)
         self.thresholds = None
         if form == "median" and kind != "boosting":
             self.thresholds = np.quantile(y, np.linspace(0, 1, THRESHOLDS + 2)[1:-1])

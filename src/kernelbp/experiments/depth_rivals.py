@@ -1,7 +1,7 @@
 """Rivals on the depth experiment: the same relations, training pairs and evidence.
 
 With the paper's settings the evidence is the best, for kernel belief propagation, of those not raised to a power. A search for
-better settings tries powers and forms of the likelihood too; what look-alikes count in it is taken from kernel belief
+better settings tries that evidence, and other powers and forms of the likelihood; what look-alikes count in it is taken from kernel belief
 propagation. Discrete belief propagation is searched for on the images that kernel belief propagation is, the others, which
 are slow, on a strip of some of them.
 """
@@ -30,7 +30,16 @@ from kernelbp.experiments.depth_scenes import (
 )
 from kernelbp.experiments.study import Result
 
-__all__ = ["FOR_RIVALS", "PAPER", "TRIED", "WAYS", "compare"]
+__all__ = [
+    "FOR_RIVALS",
+    "PAPER",
+    "SEARCHED_IMAGES",
+    "SEARCHED_ITERATIONS",
+    "SEARCHED_PART",
+    "TRIED",
+    "WAYS",
+    "compare",
+]
 
 Indices = NDArray[np.intp]
 
@@ -138,9 +147,13 @@ def _searched(
     ours = best_of(tuned, FOR_RIVALS)
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
     weighings = [
-        Weighing(ours.power * factor, ours.count, likelihood)
-        for factor, likelihood in product(SEARCHED_FACTORS, LIKELIHOODS)
+        best_of(tuned, FOR_RIVALS, power=1.0),  # of the paper's settings
+        *(
+            Weighing(ours.power * factor, ours.count, likelihood)
+            for factor, likelihood in product(SEARCHED_FACTORS, LIKELIHOODS)
+        ),
     ]
+    weighings = list(dict.fromkeys(weighings))
     errors = np.zeros((len(tried), len(weighings)))
     for known, images in jobs:
         evidence = Evidence(said, scenes, known)
@@ -158,6 +171,8 @@ def _searched(
             asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
             for i, (column, weighing) in product(images, enumerate(weighings)):
                 scene = middle_of(scenes[i], part)
+                if not np.isfinite(scene.depth).any():
+                    continue  # nothing to judge by
                 graph = grid_of(bands, scene.depth.shape)
                 graph = softened(graph, evidence.points, logs[i](FOR_RIVALS, weighing))
                 beliefs = quietly(model.infer, graph, seed=seed, **asked)

@@ -16,6 +16,8 @@ Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 Speaker = Callable[[Array], Matrix]
 
+SEEDS = 2**32
+"""scikit-learn takes smaller ones."""
 LEAST = 1e-9
 """A network's probabilities are kept above this."""
 
@@ -121,7 +123,7 @@ def networks_spoken(
             alpha=0.3,
             batch_size=min(256, len(x)),
             max_iter=epochs,
-            random_state=seed * 100 + member,
+            random_state=(seed * 100 + member) % SEEDS,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # epochs are few on purpose
@@ -149,7 +151,10 @@ def boosting_spoken(
     def train(x: Array, y: Array, member: int) -> Speaker:
         series = [
             HistGradientBoostingRegressor(
-                max_iter=trees, learning_rate=0.1, max_features=0.3, random_state=seed * 100 + member
+                max_iter=trees,
+                learning_rate=0.1,
+                max_features=0.3,
+                random_state=(seed * 100 + member) % SEEDS,
             ).fit(x, y[:, axis])
             for axis in range(y.shape[1])
         ]

@@ -138,7 +138,7 @@ class Study:
             "quick": options.quick,
             "seed": options.seed,
             **{name: str(v.resolve()) if isinstance(v, Path) else v for name, v in given.items()},
-            "files": [_digest(place) for place in given.values() if isinstance(place, Path)],
+            "files": [_digest(place, options.out) for place in given.values() if isinstance(place, Path)],
         }
 
     def rng(self, *which: int) -> np.random.Generator:
@@ -262,9 +262,14 @@ class _bar:
         self._bar.update(self._task, advance=seconds)
 
 
-def _digest(data: Path) -> str:
-    """A word that changes with the names, the sizes and the times of the files of a folder, or of one file."""
-    files = sorted(path for path in (data.rglob("*") if data.is_dir() else [data]) if path.is_file())
+def _digest(data: Path, out: Path) -> str:
+    """A word that changes with the names, the sizes and the times of the files of a folder, or of one file.
+
+    Results that are written into the folder of the data are no data.
+    """
+    places = data.rglob("*") if data.is_dir() else [data]
+    results = out.resolve()
+    files = sorted(path for path in places if path.is_file() and not path.resolve().is_relative_to(results))
     told = [(str(path.relative_to(data)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 

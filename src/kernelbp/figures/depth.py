@@ -157,11 +157,13 @@ def depth_bars(table: Sequence[Mapping[str, Any]]) -> Figure:
 
     figure = Figure(figsize=(14.0, 0.32 * len(table) + 1.2), layout="constrained")
     errors, seconds = figure.subplots(1, 2)
+    # A method that has left an image without an answer has no mean error to be drawn.
+    answered = [row for row in table if row["MAE log10"] is not None]
     timed = [row for row in table if row["seconds an image"]]
     for axes, rows, name, title in (
         (
             errors,
-            sorted(table, key=lambda r: (is_whole(r), -r["MAE log10"])),
+            sorted(answered, key=lambda r: (is_whole(r), -r["MAE log10"])),
             "MAE log10",
             "MAE, log10 depth",
         ),
