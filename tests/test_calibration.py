@@ -17,6 +17,7 @@ from kernelbp.calibration import (
     TEMPERATURES,
     WEIGHT_SCALES,
     GraphCalibration,
+    inferences_needed,
 )
 from kernelbp.datasets import grid_pairs, sunset
 from kernelbp.errors import ConvergenceWarning, InputError
@@ -294,6 +295,16 @@ def test_training_on_trees_tries_no_stops(monkeypatch):
     model = unfitted().fit(pairs(), graphs=[(chain.observe("read", truth + 0.1), truth)])
     assert model.settings_["calibration"]["iterations"] is None
     assert len(asked) == len(MIXINGS) + len(WEIGHT_SCALES) - 1
+
+
+def test_no_more_inferences_are_run_than_were_told(monkeypatch):
+    asked = []
+    infer = Model.infer
+    monkeypatch.setattr(Model, "infer", lambda self, graph: asked.append(graph) or infer(self, graph))
+    for stopping in (True, False):
+        asked.clear()
+        copy(of_pictures()).calibrate([drawn_picture(0)], stopping=stopping)
+        assert len(asked) <= inferences_needed(1, stopping=stopping)
 
 
 def test_a_tree_is_not_stopped_short():

@@ -123,6 +123,18 @@ def test_interrupted_run_keeps_what_was_finished(tmp_path):
     assert kept["rows"] == [{"a": 1}]
 
 
+def test_a_draw_without_an_answer_is_not_left_out_of_a_mean():
+    rows = [{"RMSE mean": 2.0}, {"RMSE mean": 4.0}, {"RMSE mean": None}]
+    assert denoising._average(Result(rows), "RMSE mean") is None
+    assert denoising._average(Result(rows), "RMSE mean", 2) == 3.0
+    assert denoising._average(None, "RMSE mean") is None
+
+
+def test_the_papers_images_and_photographs_are_two_things(tmp_path):
+    with pytest.raises(InputError, match="give one of the two"):
+        denoising.run(Study("denoising", Options(tmp_path / "out", data=tmp_path)), photos=tmp_path)
+
+
 def test_missing_image_is_named(tmp_path):
     study = Study("denoising", Options(tmp_path / "out", data=tmp_path), extras={"photos": None})
     with pytest.raises(InputError, match=r"source4\.pgm"):

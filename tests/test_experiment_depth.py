@@ -37,6 +37,7 @@ from kernelbp.experiments.depth_scenes import (
 )
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Result, Study
+from kernelbp.figures.depth import depth_bars
 
 SIZES = replace(TINY, per_row=False)
 """The preset's many rows have a test of their own, on few."""
@@ -434,6 +435,29 @@ def test_an_answer_of_ours_that_is_missing_lets_no_claim_hold(finished):
             row["MAE"] = None
     made = depth.claims(depth.summary(rows), rows)
     assert not any(claim.holds for claim in made if "below" in claim.what)
+
+
+def test_a_method_without_an_answer_stays_out_of_the_picture_of_errors(finished):
+    rows = [dict(row) for row in finished[1].tables[1].rows]
+    missing = next(row for row in rows if "particle" in str(row["method"]))
+    missing["MAE"] = None
+    table = depth.summary(rows)
+    assert next(row for row in table if row["method"] == missing["method"])["MAE log10"] is None
+    errors, _ = depth_bars(table).axes
+    assert not any(str(missing["method"]) in label.get_text() for label in errors.get_yticklabels())
+
+
+def test_there_are_fewer_bands_where_rows_without_depth_would_tear_them_apart():
+    """A gap at the edge of two bands leaves no pair between them; without any pair there is nothing to do."""
+    depths = np.random.default_rng(0).random((12, 4))
+    depths[5:7] = np.nan
+    scenes = [scene_of(depths, f"{k}") for k in range(4)]
+    folds = [Fold("last", (0, 1, 2), (3,))]
+    assert set(depth.tied_bands(scenes, folds, replace(SIZES, bands=4)).tolist()) == {0, 1, 2}
+    assert set(depth.tied_bands(scenes, folds, replace(SIZES, bands=3)).tolist()) == {0, 1, 2}
+    alone = [scene_of(np.where(np.eye(12, 4, dtype=bool), 1.0, np.nan), f"{k}") for k in range(4)]
+    with pytest.raises(InputError, match="no training image has two known depths"):
+        depth.tied_bands(alone, folds, SIZES)
 
 
 def test_rows_without_depth_belong_to_the_next_band_that_has():

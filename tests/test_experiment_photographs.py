@@ -159,6 +159,10 @@ def test_every_rival_is_claimed_against_whether_or_not_it_holds():
         "non-local means": False,
     }
     assert ours[0].measured == "middles 24.00 dB against 24.50; whole 27.00 dB against 26.50"
+    del found["kernel BP, default", "whole"]
+    claims = photographs._claims(entrants, lambda name, part, column: found.get((name, part)))
+    (variation,) = (c for c in claims if c.what == "kernel BP, default: PSNR above that of total variation")
+    assert not variation.holds and "whole no answer against 26.00" in variation.measured
 
 
 def test_of_large_photographs_only_the_middle_is_held(tmp_path):

@@ -99,6 +99,15 @@ def test_other_files_of_data_are_other_settings(tmp_path):
         Study("squares", options)
 
 
+def test_results_in_the_folder_of_the_data_are_no_data(tmp_path):
+    (tmp_path / "a.txt").write_text("one")
+    options = Options(tmp_path / "results", data=tmp_path, resume=True)
+    done: list[int] = []
+    for _ in range(2):
+        Study("squares", options).finish(squares(done))
+    assert done == [1, 2, 3, 4]
+
+
 def test_finished_parts_of_nobody_knows_what_are_not_gone_on_with(tmp_path):
     Study("squares", Options(tmp_path)).finish(squares([]))
     (tmp_path / "finished" / "run.json").unlink()
@@ -107,7 +116,7 @@ def test_finished_parts_of_nobody_knows_what_are_not_gone_on_with(tmp_path):
 
 
 def test_cases_need_names_of_their_own(tmp_path):
-    with pytest.raises(InputError, match="two have the same name"):
+    with pytest.raises(InputError, match="kept in the same file"):
         Study("x", Options(tmp_path)).finish([Case("a b", Result), Case("a-b", Result)])
 
 

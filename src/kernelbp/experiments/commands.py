@@ -23,14 +23,14 @@ INTERRUPTED = 130
 """What a shell calls a program that was stopped by Ctrl-C."""
 
 Quick = Annotated[
-    bool, typer.Option("--quick", metavar="", help="Smaller sizes, fewer repetitions: a minute or two.")
+    bool, typer.Option("--quick", metavar="", help="Smaller sizes, fewer repetitions: minutes.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Out = Annotated[
     Path | None,
     typer.Option(
         file_okay=False,
-        help="Folder for CSV, PNG, SVG and index.html; results/NAME if not given.",
+        help="Folder for CSV, PNG, SVG and index.html; results/ and the name of the experiment if not given.",
         show_default=False,
     ),
 ]
@@ -52,7 +52,7 @@ def denoising(
         typer.Option(
             exists=True,
             file_okay=False,
-            help="Denoise photographs instead: a folder with train/ and test/, or one split in half.",
+            help="Denoise photographs instead: a folder with train/ and test/, or one whose first half, by name, is learned from.",
         ),
     ] = None,
     quick: Quick = False,
@@ -105,7 +105,9 @@ def protein(
     data: Annotated[
         Path | None,
         typer.Option(
-            exists=True, help="Folder with proteins.npz, or of PDB/mmCIF files with profiles; else generated."
+            exists=True,
+            file_okay=False,
+            help="Folder with proteins.npz, or of PDB/mmCIF files with profiles; else generated.",
         ),
     ] = None,
     window: Annotated[
@@ -129,7 +131,7 @@ def papers(
         Path | None,
         typer.Option(
             exists=True,
-            help="A .mat file, or a folder with edges.txt, texts.txt and labels.txt; else generated.",
+            help="A .mat file, or a folder with one or with edges.txt, texts.txt and labels.txt; else generated.",
         ),
     ] = None,
     dimensions: Annotated[

@@ -241,9 +241,11 @@ class TunedDiscrete:
                     found[key] = float(errors[least]), least
             return min(found, key=lambda key: found[key])
 
-        weight, length = best(DISCRETE_WEIGHTS, [asked["max_iterations"]])
+        most = asked["max_iterations"]
+        lengths = [length for length in DISCRETE_LENGTHS if length < most] + [most]
+        weight, length = best(DISCRETE_WEIGHTS, [most])
         for _ in range(2):
-            weight, length = best([weight], DISCRETE_LENGTHS)
+            weight, length = best([weight], lengths)
             weight, length = best(DISCRETE_WEIGHTS, [length])
         return cls(model, weight, length, found[weight, length][1])
 

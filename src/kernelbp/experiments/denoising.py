@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.datasets import SUNSET_COLORS, sunset
+from kernelbp.errors import InputError
 from kernelbp.experiments.denoisers import (
     ESTIMATES,
     NOISE,
@@ -101,6 +102,8 @@ TINY = Sizes(12, (4, 60), (4,), {}, 1, 2, 10, 1)
 def run(study: Study, photos: Path | None = None, sizes: Sizes | None = None) -> Report:
     """Clean the sunsets by every method; or, with `photos`, photographs (see `experiments.photographs`)."""
     if photos is not None:
+        if study.options.data is not None:
+            raise InputError("data: the paper's images are not used with photos; give one of the two")
         from kernelbp.experiments import photographs
 
         return photographs.run(study, photos)
@@ -192,10 +195,10 @@ def _clean(study: Study, colors: int, clean: Image, entrant: Chosen, draws: int)
 
 
 def _average(result: Result | None, column: str, draws: int | None = None) -> float | None:
-    """Over draws, or the first of them: the mean of errors, the median of seconds; None if there is no number."""
+    """Over draws, or the first of them: the mean of errors, the median of seconds; None if one was not answered."""
     values = [] if result is None else [row[column] for row in result.rows[:draws]]
     numbers = [float(value) for value in values if value is not None]
-    if not numbers:
+    if not values or len(numbers) < len(values):
         return None
     return float((np.median if column.endswith(" s") else np.mean)(numbers))
 

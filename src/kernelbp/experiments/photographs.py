@@ -364,9 +364,10 @@ def _report(
     from kernelbp.figures.reproduction_denoising import photographs
 
     def average(name: str, part: str, column: str) -> float | None:
-        found = (row.get(column) for row in results[name].rows if row["part"] == part)
+        """None, too, if one photograph was not answered: means are of the same ones for all."""
+        found = [row.get(column) for row in results[name].rows if row["part"] == part]
         values = [float(value) for value in found if value is not None]
-        return float(np.mean(values)) if values else None
+        return float(np.mean(values)) if found and len(values) == len(found) else None
 
     by_name = {entrant.name: entrant for entrant in entrants}
     rows: list[Row] = []
@@ -504,10 +505,10 @@ def _claims(
             for part, called in (("crop", "middles"), ("whole", "whole")):
                 theirs = [value for name in names if (value := average(name, part, "PSNR")) is not None]
                 mine = average(ours, part, "PSNR")
-                if mine is None or not theirs:
-                    continue
-                measured.append(f"{called} {mine:.2f} dB against {max(theirs):.2f}")
-                above.append(mine > max(theirs))
+                if theirs:
+                    shown = "no answer" if mine is None else f"{mine:.2f} dB"
+                    measured.append(f"{called} {shown} against {max(theirs):.2f}")
+                    above.append(mine is not None and mine > max(theirs))
             claims.append(
                 Claim(
                     f"{ours}: PSNR above that of {rival}" + (", both settings" if len(names) > 1 else ""),

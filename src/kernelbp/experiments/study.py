@@ -152,9 +152,15 @@ class Study:
         -------
         dict from the name of a case to its Result, in the order of `cases`
         """
-        names = [_file_name(case.name) for case in cases]
-        if len(set(names)) < len(names):
-            raise InputError("cases: two have the same name; expected each to have its own")
+        taken: dict[str, str] = {}
+        for case in cases:
+            file = _file_name(case.name)
+            if file in taken:
+                raise InputError(
+                    f"cases: {taken[file]!r} and {case.name!r} would be kept in the same file; expected names that "
+                    "differ in Latin letters or digits"
+                )
+            taken[file] = case.name
         kept = {case.name: self._kept(case) for case in cases} if self.options.resume else {}
         found: dict[str, Result] = {}
         with _bar(self.console, self.name, cases, kept) as done:

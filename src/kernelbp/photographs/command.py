@@ -76,7 +76,9 @@ def denoise(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="Stop after 6 iterations, and learn without fitting settings: a little rougher."
+            "--quick",
+            metavar="",
+            help="Stop after 6 iterations, and learn without fitting settings: a little rougher.",
         ),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the noise that is added in learning.")] = 0,
