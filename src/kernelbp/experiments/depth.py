@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -96,6 +97,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     sizes = sizes or (QUICK if study.options.quick else FULL)
     form, scenes, folds = load(study, sizes)
     bands = tied_bands(scenes, folds, sizes)
+    sizes = replace(sizes, bands=len(np.unique(bands)))
 
     predicted = study.finish(
         [
