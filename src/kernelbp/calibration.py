@@ -5,13 +5,14 @@ weight the edges, how far what is known is to be carried, how far to trust the b
 with known values, inference is run on them and all these numbers are chosen together: by the squared error of the
 belief's mean on numbers, by the log-probability of the truth elsewhere. Errors enter by their logarithm, graph by graph
 and variable by variable: that makes them comparable with log-probabilities, and an easy graph counts as much as a hard one.
+Where inference does best to stop, the tables of the relations are refined for it as well (`kernelbp.refining`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy
@@ -23,6 +24,7 @@ from kernelbp.inference.beliefs import Beliefs
 from kernelbp.kernels import domain
 from kernelbp.learning.operators import ProbabilityOperators
 from kernelbp.learning.probability import assign
+from kernelbp.refining import MOST_STEPS, KnownNodes, can_refine, refine
 from kernelbp.values import as_column, missing_rows, taken_up
 
 __all__ = ["GraphCalibration", "calibrate"]
@@ -53,6 +55,8 @@ class GraphCalibration:
     weight_scale : factor on the edge weights of tree-reweighted inference
     iterations : after how many to stop on graphs with cycles, damped by half; None to go on until messages settle
     temperature : what the logarithm of evidence and messages is divided by when a belief is read
+    evidence_power : what evidence is raised to where inference stops after `iterations`; other than one only with refined
+        tables (`kernelbp.refining`)
     score : what chose all of them: minus the logarithm of the root mean squared error on numbers, the mean
         log-probability of the truth elsewhere, averaged over graphs; None if not fitted
     """
@@ -62,10 +66,10 @@ class GraphCalibration:
     temperature: float = 1.0
     score: float | None = None
     iterations: int | None = None
+    evidence_power: float = 1.0
 
 
 Matrix = NDArray[np.float64]
-Truth: TypeAlias = "list[tuple[str, NDArray[np.intp], scipy.sparse.csr_array]]"
 
 
 def calibrate(
@@ -76,8 +80,10 @@ def calibrate(
     mixings: tuple[float | None, ...] = MIXINGS,
     *,
     stopping: bool = True,
-) -> GraphCalibration:
+) -> tuple[GraphCalibration, Mapping[str, Matrix]]:
     """Fit mixing, edge weights and mixing again; then when to stop and, where stopping is best, all three once more.
+
+    Where it is, tables are refined, too.
 
     Parameters
     ----------
@@ -87,8 +93,13 @@ def calibrate(
     step : called with a note after every inference
     mixings : shares of independence to try
     stopping : whether inference may stop before messages have settled
+
+    Returns
+    -------
+    settings : what was chosen
+    joints : by relation, (q_first, q_second) refined probabilities of pairs of states; none if they stay as counted
     """
-    truths = [_true_measures(graph, truth, operators) for graph, truth in graphs]
+    truths = [_known_nodes(graph, truth, operators) for graph, truth in graphs]
     tried: dict[GraphCalibration, GraphCalibration] = {}
     cycles = False
 
@@ -114,17 +125,32 @@ def calibrate(
     best = best_of([GraphCalibration(mixing=share) for share in mixings])
     settled = best_of([replace(best, weight_scale=factor) for factor in WEIGHT_SCALES])
     if not cycles:
-        return settled  # two passes over a tree are exact: nowhere to stop
+        return settled, {}  # two passes over a tree are exact: nowhere to stop
     settled = best_of([replace(settled, mixing=share) for share in mixings])
     if not stopping:
-        return settled
+        return settled, {}
     best = best_of([replace(settled, iterations=stop) for stop in STOPS])
     if best.iterations:
         # Weights that suit messages on their way are not those that suit messages that have settled.
         best = best_of([replace(best, weight_scale=factor) for factor in WEIGHT_SCALES])
         best = best_of([replace(best, iterations=stop) for stop in STOPS])
         best = best_of([replace(best, mixing=share) for share in mixings])
-    return best if (best.score or 0.0) > (settled.score or 0.0) + WORTH_STOPPING else settled
+    if best.iterations is None or not (best.score or 0.0) > (settled.score or 0.0) + WORTH_STOPPING:
+        return settled, {}
+    started = [(infer(graph, best), truth) for (graph, _), truth in zip(graphs, truths, strict=True)]
+    if not can_refine(started, best.iterations):
+        return best, {}
+    refined = refine(
+        started,
+        iterations=best.iterations,
+        damping=STOPPED_DAMPING,
+        temperature=best.temperature,
+        step=step,
+    )
+    if refined is None:
+        return best, {}
+    chosen = replace(best, temperature=refined.temperature, evidence_power=refined.power, score=refined.score)
+    return chosen, refined.joints
 
 
 def _note(settings: GraphCalibration) -> str:
@@ -135,20 +161,20 @@ def _note(settings: GraphCalibration) -> str:
 def inferences_needed(
     n_graphs: int, mixings: tuple[float | None, ...] = MIXINGS, *, stopping: bool = True
 ) -> int:
-    """How many inferences `calibrate` runs at most."""
+    """How many inferences `calibrate` runs at most, a step of refining counted as one."""
     settled = 2 * len(mixings) + len(WEIGHT_SCALES) - 2
     stopped = len(mixings) + len(WEIGHT_SCALES) + 2 * len(STOPS) - 3
-    return n_graphs * (settled + (stopped if stopping else 0))
+    return n_graphs * (settled + (stopped if stopping else 0)) + (MOST_STEPS if stopping else 0)
 
 
-def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) -> Truth:
-    """For each variable with known values: its nodes that have one, and w(value) for each."""
+def _known_nodes(graph: Graph, truth: Any, operators: ProbabilityOperators) -> list[KnownNodes]:
+    """For each variable with known values: its nodes that have one, and what is known of each."""
     by_variable = truth if isinstance(truth, Mapping) else {graph.variables[0]: truth}
     if not isinstance(truth, Mapping) and len(graph.variables) > 1:
         raise InputError(
             "graphs: with several variables, give true values as a mapping from variable to values"
         )
-    found: Truth = []
+    found: list[KnownNodes] = []
     for name, values in by_variable.items():
         nodes = graph.nodes_of(name)
         column, kind = as_column(values, f"graphs: true values of {name!r}", allow_missing=True)
@@ -163,31 +189,34 @@ def _true_measures(graph: Graph, truth: Any, operators: ProbabilityOperators) ->
         )
         if len(known):
             embedding.examples.kind.merged(kind, f"graphs: true values of {name!r}")
-            found.append((name, known, assign(embedding.states, column)))
-    if not sum(len(nodes) for _, nodes, _ in found):
+            measures, points = assign(embedding.states, column), operators.support(name)
+            number = domain(embedding.kernel) == "real" and points.shape[1:] == (1,)
+            found.append(KnownNodes(name, known, measures, measures @ points[:, 0] if number else None))
+    if not found:
         raise InputError("graphs: no true value is known in one of the graphs")
     return found
 
 
-def _scores_of_truth(beliefs: Beliefs, truth: Truth, operators: ProbabilityOperators) -> Matrix:
+def _scores_of_truth(
+    beliefs: Beliefs, truth: Sequence[KnownNodes], operators: ProbabilityOperators
+) -> Matrix:
     """The score at each temperature (temperatures,), larger is better, averaged over the variables by their known nodes."""
     scores = np.zeros(len(TEMPERATURES))
-    total = sum(len(nodes) for _, nodes, _ in truth)
-    for name, nodes, measures in truth:
-        product = beliefs[name].log_products_at_support()[nodes]
-        prior = np.log(operators.support_weights(name))
-        points = operators.support(name)
-        numbers = domain(operators.embeddings[name].kernel) == "real" and points.shape[1:] == (1,)
-        for index, temperature in enumerate(TEMPERATURES if len(nodes) else ()):
+    total = sum(len(known.nodes) for known in truth)
+    for known in truth:
+        product = beliefs[known.variable].log_products_at_support()[known.nodes]
+        prior = np.log(operators.support_weights(known.variable))
+        points = operators.support(known.variable)
+        for index, temperature in enumerate(TEMPERATURES):
             logs = product / temperature + prior
             mass = np.exp(logs - logs.max(axis=1, keepdims=True))
             mass /= mass.sum(axis=1, keepdims=True)
-            if numbers:
-                squared = ((mass @ points[:, 0] - measures @ points[:, 0]) ** 2).mean()
+            if known.values is not None:
+                squared = ((mass @ points[:, 0] - known.values) ** 2).mean()
                 found = -0.5 * np.log(squared + LEAST)
             else:
-                found = _log_score(mass, measures).mean()
-            scores[index] += found * len(nodes) / total
+                found = _log_score(mass, known.measures).mean()
+            scores[index] += found * len(known.nodes) / total
     return scores
 
 

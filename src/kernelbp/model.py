@@ -182,13 +182,17 @@ class _Facts:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Everything learned, and nothing derived: what a model file holds."""
+    """Everything learned, and nothing derived: what a model file holds.
+
+    `refined` has the joint tables (q_first, q_second) that go with `calibration`, of relations that were refined.
+    """
 
     embeddings: Mapping[str, Embedding]
     relations: Mapping[str, LearnedRelation]
     known: Mapping[str, KnownRelation]
     marginal: MarginalForm
     calibration: GraphCalibration = field(default_factory=GraphCalibration)
+    refined: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @cached_property
     def marginals(self) -> dict[str, Marginal]:
@@ -228,8 +232,7 @@ class Model:
         whose products gain little beyond; raise it for polynomial kernels.
     budget : int, optional
         Most states of a variable in probability conditionals: trades speed for accuracy. By default it
-        grows slowly with the number of pairs (16 to 64 for numbers, up to 128 for other variables), and is a
-        little larger with training graphs.
+        grows slowly with the number of pairs (16 to 64 for numbers, up to 128 for other variables).
     mixing : float, optional
         Share of independence mixed into every relation between hidden variables; fitted to held-out
         pairs if not given, and then at least 0.3% on graphs with cycles. A variable that is never a relation's first end counts as read, not hidden:
@@ -288,7 +291,7 @@ class Model:
         self.merge = merge
         self.inference = inference
         self._fitted: Fitted | None = None
-        self._operators: dict[tuple[str, str, bool], Operators] = {}
+        self._operators: dict[tuple[str, str, bool, bool], Operators] = {}
 
     @classmethod
     def paper(
@@ -342,7 +345,9 @@ class Model:
         graphs : sequence of (graph, true values of its nodes), optional
             Training graphs with their evidence and known hidden values (NaN or None where unknown; a
             mapping from variable to values if there are several variables). Mixing, edge weights, when to
-            stop on graphs with cycles and the belief's temperature are then fitted by running inference on them.
+            stop on graphs with cycles and the belief's temperature are then fitted by running inference on them;
+            where it is best to stop, and a thousand values or more are known, the tables of relations between
+            nodes and a power of the evidence are refined for that, too, by the gradient of the error.
         progress : bool
             Show a progress bar.
 
@@ -399,7 +404,7 @@ class Model:
                     power=self.power,
                     residual=self.residual,
                     max_rank=self.max_rank,
-                    budget=self.budget or default_budget(mine, finer=len(graphs) > 0),
+                    budget=self.budget or default_budget(mine),
                     landmarks=landmarks.get(name),
                     only_read=name not in landmarks and self._only_read(name, mine.kind),
                 )
@@ -485,12 +490,15 @@ class Model:
         return self
 
     def with_calibration(self, calibration: GraphCalibration) -> Model:
-        """A copy that infers under settings fitted elsewhere, such as `calibration_` of a model like this one."""
+        """A copy that infers under settings fitted elsewhere, such as `calibration_` of a model like this one.
+
+        Tables that were refined stay with this model and its own calibration.
+        """
         fitted = self._need_fitted()
         if not isinstance(calibration, GraphCalibration):
             raise InputError(f"calibration: expected a GraphCalibration, got {type(calibration).__name__}")
         made = copy(self)
-        made._apply(fitted, calibration)
+        made._apply(fitted, calibration, fitted.refined if calibration == fitted.calibration else None)
         return made
 
     def with_relation(self, name: str, relation: Relation) -> Model:
@@ -567,15 +575,20 @@ class Model:
                     return self.infer(graph)
 
             try:
-                chosen = calibrate(graphs, infer, operators, bar.advance, mixings, stopping=stopping)
+                chosen, refined = calibrate(graphs, infer, operators, bar.advance, mixings, stopping=stopping)
             except BaseException:
                 self._fitted, self._operators = fitted, {}
                 raise
-        self._apply(fitted, chosen)
+        self._apply(fitted, chosen, refined)
 
-    def _apply(self, fitted: Fitted, calibration: GraphCalibration) -> None:
-        """Infer with what was fitted, under these settings, from now on."""
-        self._fitted = replace(fitted, calibration=calibration)
+    def _apply(
+        self,
+        fitted: Fitted,
+        calibration: GraphCalibration,
+        refined: Mapping[str, NDArray[np.float64]] | None = None,
+    ) -> None:
+        """Infer with what was fitted, under these settings and by these tables, from now on."""
+        self._fitted = replace(fitted, calibration=calibration, refined=refined or {})
         self._operators = {}
 
     # ------------------------------------------------------------------ inference
@@ -676,9 +689,12 @@ class Model:
         with blas_for(graph.n_nodes, n_jobs):
             evidence = gather_evidence(graph, self.relations, fitted.facts)
             wiring = wire_hidden(graph, self.relations, evidence)
+            loopy = not wiring.is_forest
             operators = self._made_operators(
-                choice["update"], choice["conditionals"], loopy=not wiring.is_forest
+                choice["update"], choice["conditionals"], loopy=loopy, refined=loopy and bool(stopped)
             )
+            if loopy and stopped:
+                evidence = evidence.raised(graph.variables, fitted.calibration.evidence_power)
         source, verdict = propagate(
             graph,
             wiring,
@@ -786,14 +802,24 @@ class Model:
             raise NotFittedError("this model has not been fitted; call fit(pairs) first")
         return self._fitted
 
-    def _made_operators(self, update: Update, conditionals: str, *, loopy: bool = True) -> Operators:
-        """Operators are made once for each way."""
+    def _made_operators(
+        self, update: Update, conditionals: str, *, loopy: bool = True, refined: bool = False
+    ) -> Operators:
+        """Operators are made once for each way; of refined tables where inference stops as it did to refine them."""
         fitted = self._need_fitted()
-        key = (update, conditionals, loopy)
+        key = (update, conditionals, loopy, refined)
         if key not in self._operators:
             self._operators[key] = (
                 ProbabilityOperators(
-                    fitted.embeddings, fitted.relations, fitted.known, self._mixings(fitted, loopy)
+                    fitted.embeddings,
+                    {
+                        name: replace(learned, joint=fitted.refined[name])
+                        if refined and name in fitted.refined
+                        else learned
+                        for name, learned in fitted.relations.items()
+                    },
+                    fitted.known,
+                    self._mixings(fitted, loopy),
                 )
                 if conditionals == "probability"
                 else EmbeddingOperators(fitted.embeddings, fitted.relations, update)

@@ -772,15 +772,17 @@ def _settle_all(
             if faint[i]:
                 faints += 1
                 continue
-        factor = spread(_scale(made, at, segments[g, 4], to, largest) if again else one / largest)
-        if halved:
+        if halved and not again:
+            # Scaled once, at last: the old message has its floor already, and the new one is clear.
             high = nothing
             for j in range(NONE, to, EIGHT):
-                mixed = root(larger(load(made, at + j) * factor, least) * load(messages, here + j))
+                mixed = root(load(made, at + j) * load(messages, here + j))
                 high = larger(high, mixed)
                 store(made, at + j, mixed)
             factor = spread(one / peak(high))
-        elif damping > 0:
+        else:
+            factor = spread(_scale(made, at, segments[g, 4], to, largest) if again else one / largest)
+        if damping > 0 and not (halved and not again):
             largest = _damp(made, at, factor, messages, here, damping, least, signed, to)
             factor = spread(_scale(made, at, segments[g, 4], to, largest))
         change = nothing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -106,6 +106,31 @@ class Likelihood:
 
 
 @dataclass(frozen=True)
+class Raised:
+    """Evidence to a power: how far it is trusted."""
+
+    variable: str
+    piece: Piece
+    power: float
+
+    @property
+    def nodes(self) -> Indices:
+        """Those of the evidence."""
+        return self.piece.nodes
+
+    def at(self, operators: Operators, chosen: slice, points: Column | None) -> Array:
+        """Raised at the support points where that between them is interpolated, else at the points themselves."""
+        between = points if points is not None and self.interpolated(operators) else None
+        values, largest = _speaking(self.piece, operators, chosen, points if between is None else None)
+        raised: Array = largest**self.power * (values / largest) ** self.power
+        return raised if between is None else raised @ operators.interpolation(self.variable, between).T
+
+    def interpolated(self, operators: Operators) -> bool:
+        """As the evidence is."""
+        return self.piece.interpolated(operators)
+
+
+@dataclass(frozen=True)
 class FixedNodes:
     """Hidden nodes whose value is known, of one variable: numbers within the variable, and values."""
 
@@ -190,6 +215,18 @@ class Evidence:
         most = logs.max(axis=1, keepdims=True)
         made = np.exp(logs - most)
         return np.where(negative, -made, made), most
+
+    def raised(self, variables: Sequence[str], power: float) -> Evidence:
+        """All of it to a power, where none of it can be negative; `variables` are their names."""
+        if power == 1:
+            return self
+        return replace(
+            self,
+            pieces=tuple(
+                tuple(Raised(name, piece, power) for piece in pieces)
+                for name, pieces in zip(variables, self.pieces, strict=True)
+            ),
+        )
 
     def parted(self, operators: Operators) -> tuple[Evidence, Evidence]:
         """The pieces that are interpolated from the support points, and those that are not."""

@@ -22,10 +22,15 @@ Array = NDArray[Any]
 NONE, TWO, THREE, FOUR, FIVE, SIX = (np.uint64(n) for n in (0, 2, 3, 4, 5, 6))
 
 
+HALVES = ("znver4",)
+"""Processors with registers of sixteen numbers that work on them by eights."""
+
+
 def _largest() -> int:
-    """Sixty-four where there are sixteen registers of eight numbers, as below; elsewhere BLAS knows better."""
+    """Sixty-four where a processor works on eight numbers at once, as below; elsewhere BLAS knows better."""
     known = llvmlite.binding.get_host_cpu_features()
-    return 64 if known.get("avx2") and known.get("fma") and not known.get("avx512f") else 0
+    by_eights = not known.get("avx512f") or llvmlite.binding.get_host_cpu_name() in HALVES
+    return 64 if known.get("avx2") and known.get("fma") and by_eights else 0
 
 
 LARGEST = np.uint64(_largest())

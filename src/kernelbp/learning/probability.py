@@ -75,10 +75,8 @@ class States:
         return len(self.points)
 
 
-def default_budget(examples: VariableExamples, *, finer: bool = False) -> int:
+def default_budget(examples: VariableExamples) -> int:
     """How many states the number of examples can fill.
-
-    `finer` gives numbers that repeat two thirds more, which pays where inference may stop before messages have settled.
 
     On R as many as a histogram of pairs has cells along each axis at Scott's rate, m^(1/6) for m values,
     and more for numbers that hardly repeat, whose relations are smooth; elsewhere at the rate of one
@@ -87,7 +85,7 @@ def default_budget(examples: VariableExamples, *, finer: bool = False) -> int:
     total = examples.counts.sum()
     if examples.kind.form == "scalar":
         repeated = total >= REPEATS * len(examples.values)
-        rate = (7.0 if finer else 4.2) if repeated else 11.0
+        rate = 4.2 if repeated else 11.0
         # In eights: as many float32 values as a vector register holds.
         return int(np.clip(8 * round(rate * total ** (1 / 6) / 8), 16, 64))
     return int(np.clip(round(4 * total ** (1 / 3)), 32, 128))

@@ -443,10 +443,16 @@ def _solved(
 def _fit_location(
     sums: _Sums, others: list[list[int]], hats: Matrix, bends: Matrix, weights: Matrix
 ) -> tuple[Matrix, float]:
-    """Locations (folds, bends), each learned without its fold, at the stiffness with the least held-out error."""
+    """Locations (folds, bends), each learned without its fold, at the largest stiffness that is as good as any.
+
+    As good is what is off by no more than one standard error of the difference over folds: bends that
+    held-out pairs do not ask for would follow the noise of the others.
+    """
     tried = np.stack([_solved(sums, rest, hats, bends, weights, STIFFNESSES) for rest in others])
-    errors = sum(sums.around([fold], tried[fold] @ hats.T) @ weights for fold in range(len(others)))
-    best = int(np.argmin(errors))
+    errors = np.stack([sums.around([fold], tried[fold] @ hats.T) @ weights for fold in range(len(others))])
+    more = errors - errors[:, [int(np.argmin(errors.sum(axis=0)))]]
+    near = more.sum(axis=0) <= np.sqrt(len(others)) * more.std(axis=0, ddof=1)
+    best = int(np.flatnonzero(near)[-1])
     return tried[:, best], STIFFNESSES[best]
 
 

@@ -41,6 +41,16 @@ def check_model(model: Model, fitted: Fitted) -> None:
     for name, learned in fitted.relations.items():
         first, second = fitted.embeddings[learned.first], fitted.embeddings[learned.second]
         _check_relation(learned, first, second, f"relation {name!r}")
+    require(set(fitted.refined) <= set(fitted.relations), "a relation was refined that was not learned")
+    for name, joint in fitted.refined.items():
+        require(
+            _are_masses(joint, fitted.relations[name].joint.shape),
+            f"relation {name!r}: its refined table does not fit the states of its variables",
+        )
+    require(
+        math.isfinite(fitted.calibration.evidence_power) and fitted.calibration.evidence_power > 0,
+        "the power of the evidence is not a number above 0",
+    )
 
 
 def _check_embedding(embedding: Embedding, name: str) -> None:
