@@ -29,6 +29,7 @@ ENTRANTS = {
     ("kernel BP", "paper"),
     ("kernel BP", "default"),
     ("kernel BP", "pairs only"),
+    ("kernel BP", "counted tables"),
 }
 PAPERS_IMAGES = Path(__file__).parents[2] / "shared" / "data" / "sunset"
 

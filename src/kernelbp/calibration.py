@@ -80,6 +80,7 @@ def calibrate(
     mixings: tuple[float | None, ...] = MIXINGS,
     *,
     stopping: bool = True,
+    refining: bool = True,
 ) -> tuple[GraphCalibration, Mapping[str, Matrix]]:
     """Fit mixing, edge weights and mixing again; then when to stop and, where stopping is best, all three once more.
 
@@ -93,6 +94,7 @@ def calibrate(
     step : called with a note after every inference
     mixings : shares of independence to try
     stopping : whether inference may stop before messages have settled
+    refining : whether tables may be refined where it does
 
     Returns
     -------
@@ -137,6 +139,8 @@ def calibrate(
         best = best_of([replace(best, mixing=share) for share in mixings])
     if best.iterations is None or not (best.score or 0.0) > (settled.score or 0.0) + WORTH_STOPPING:
         return settled, {}
+    if not refining:
+        return best, {}
     started = [(infer(graph, best), truth) for (graph, _), truth in zip(graphs, truths, strict=True)]
     if not can_refine(started, best.iterations):
         return best, {}

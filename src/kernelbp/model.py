@@ -463,7 +463,12 @@ class Model:
         return self
 
     def calibrate(
-        self, graphs: Sequence[tuple[Graph, Any]], *, stopping: bool = True, progress: bool = False
+        self,
+        graphs: Sequence[tuple[Graph, Any]],
+        *,
+        stopping: bool = True,
+        refining: bool = True,
+        progress: bool = False,
     ) -> Model:
         """Fit settings of inference on training graphs, as `fit` does with `graphs`, and leave what was learned as it is.
 
@@ -474,6 +479,8 @@ class Model:
         stopping : bool
             Whether inference may learn to stop before messages have settled. Not where graphs to come may have
             large parts without evidence, which are filled step by step.
+        refining : bool
+            Whether tables of relations may be refined where inference stops. If not, they stay as pairs made them.
         progress : bool
             Show a progress bar.
 
@@ -486,7 +493,7 @@ class Model:
         self._check_training_graphs(graphs)
         if not len(graphs):
             raise InputError("graphs: expected at least one training graph, got none")
-        self._calibrate(graphs, progress, stopping=stopping)
+        self._calibrate(graphs, progress, stopping=stopping, refining=refining)
         return self
 
     def with_calibration(self, calibration: GraphCalibration) -> Model:
@@ -559,7 +566,12 @@ class Model:
             )
 
     def _calibrate(
-        self, graphs: Sequence[tuple[Graph, Any]], progress: bool, *, stopping: bool = True
+        self,
+        graphs: Sequence[tuple[Graph, Any]],
+        progress: bool,
+        *,
+        stopping: bool = True,
+        refining: bool = True,
     ) -> None:
         operators = self._made_operators("constant", "probability")
         assert isinstance(operators, ProbabilityOperators)

@@ -32,7 +32,13 @@ MARKERS = {
     "particle BP": "D",
     "Gaussian BP": "v",
 }
-DASHES = {"paper": (0, (4, 2)), "best found": "solid", "pairs only": (0, (1, 1)), "default": "solid"}
+DASHES = {
+    "paper": (0, (4, 2)),
+    "best found": "solid",
+    "pairs only": (0, (1, 1)),
+    "counted tables": (0, (3, 1, 1, 1)),
+    "default": "solid",
+}
 """Dashed: the paper's settings."""
 MOST_COLUMNS = 5
 """Pictures of a photograph beside each other."""
@@ -54,7 +60,7 @@ def curves(
         One of the images, and with noise.
     counts : numbers of colours
     lines : sequence of mappings
-        Each with ``method``, ``settings`` ("paper", "best found", "pairs only" or "default") and ``error``, ``seconds``,
+        Each with ``method``, ``settings`` (a key of `DASHES`) and ``error``, ``seconds``,
         ``iteration``: one number, or None, for each of `counts`.
     colors : of the image shown
 
