@@ -179,7 +179,6 @@ def test_pairs_alone_calibrate_nothing():
         "temperature": 1.0,
         "score": None,
         "iterations": None,
-        "evidence_power": 1.0,
     }
 
 

@@ -15,9 +15,11 @@ from scipy.stats import norm
 import kernelbp as kb
 import kernelbp.model
 from kernelbp.errors import InputError, ModelFileError
+from kernelbp.learning import readings as readings_module
 from kernelbp.learning.probability import assign
 from kernelbp.storage import load_model
 
+FIT_LOCATION = readings_module._fit_location
 PAIRS = 3000
 READINGS = np.linspace(-2.5, 2.5, 41)
 NOISES = {
@@ -102,6 +104,26 @@ def test_the_shape_is_gaussian_where_noise_is_and_pooled_where_it_is_skewed():
     hidden = random.uniform(-2, 2, PAIRS)
     assert chosen(fitted(hidden, NOISES["gaussian"][0](hidden, random)))[1] == "gaussian"
     assert chosen(fitted(hidden, NOISES["skewed"][0](hidden, random)))[1] == "pooled"
+
+
+@pytest.mark.parametrize(("noise", "straight"), [("gaussian", True), ("bent", False)])
+def test_the_location_bends_only_where_pairs_ask_for_it(noise, straight):
+    """Straight on nearly all draws of readings that lie around a line, and never where they do not."""
+    stiffest = 0
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        x = random.uniform(-2, 2, 1000).round(2)
+        found: list[float] = []
+        with mock.patch.object(readings_module, "_fit_location", lambda *given, to=found: _noted(to, given)):
+            fitted(x, NOISES[noise][0](x, random))
+        stiffest += found[-1] == readings_module.STIFFNESSES[-1]
+    assert stiffest >= 8 if straight else stiffest == 0
+
+
+def _noted(found: list[float], given: tuple) -> tuple:
+    location, stiffness = FIT_LOCATION(*given)
+    found.append(stiffness)
+    return location, stiffness
 
 
 def test_the_score_is_near_the_mutual_information_of_gaussians():

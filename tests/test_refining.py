@@ -9,7 +9,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-import kernelbp.calibration
 from kernelbp import Graph, Model, Relation
 from kernelbp.calibration import STOPPED_DAMPING, GraphCalibration, _known_nodes
 from kernelbp.datasets import grid_pairs, sunset
@@ -17,7 +16,7 @@ from kernelbp.errors import UnsupportedError
 from kernelbp.inference.beliefs import Beliefs
 from kernelbp.kernels import Delta, Gaussian
 from kernelbp.learning.operators import ProbabilityOperators
-from kernelbp.refining import KnownNodes, _Tables, _Unrolled, can_refine, refine
+from kernelbp.refining import KnownNodes, Refined, _Tables, _Unrolled, can_refine, refine
 
 STOPPED = GraphCalibration(mixing=0.01, weight_scale=1.05, temperature=0.8, iterations=4)
 
@@ -179,22 +178,36 @@ def error_of(model: Model, seed: int) -> float:
     return float(np.sqrt(np.mean((model.infer(graph).mean() - truth) ** 2)))
 
 
-def as_counted(model: Model) -> Model:
+@cache
+def as_counted() -> Model:
     """The same settings with the tables that pairs made."""
-    return model.with_calibration(replace(model.calibration_, evidence_power=1.0))
+    return copy(fitted()).calibrate([picture(0)], refining=False)
 
 
-def test_other_noise_is_cleaned_better_than_by_counted_tables(monkeypatch):
-    ours = fitted()
-    monkeypatch.setattr(kernelbp.calibration, "can_refine", lambda *_: False)
-    plain = copy(ours).calibrate([picture(0)])
-    assert ours._fitted.refined and not plain._fitted.refined
+def test_other_noise_is_cleaned_better_than_by_counted_tables():
+    ours, plain = fitted(), as_counted()
+    assert ours.settings_["refined"]["relations"] == ["beside"] and plain.settings_["refined"] is None
+    assert ours.calibration_ == plain.calibration_
     errors = np.array([[error_of(model, seed) for seed in range(1, 5)] for model in (ours, plain)])
     assert errors[0].mean() < 0.98 * errors[1].mean()
 
 
+def test_the_score_is_that_of_inference_with_what_was_refined():
+    """Beliefs are read at the states for it, so it is put together from their products."""
+    graph, truth = picture(0)
+    refined = fitted()._fitted.refined
+    beliefs = fitted().infer(graph)
+    operators = beliefs._source.operators
+    (known,) = _known_nodes(graph, truth, operators)
+    logs = beliefs["x"].log_products_at_support() / refined.temperature
+    mass = np.exp(logs) * operators.support_weights("x")
+    mean = mass @ operators.support("x")[:, 0] / mass.sum(axis=1)
+    assert refined.score == pytest.approx(-np.log(np.sqrt(np.mean((mean - known.values) ** 2))), abs=1e-3)
+    assert refined.score > fitted().calibration_.score + 0.01
+
+
 def test_refined_tables_are_probabilities_and_stay_symmetric():
-    (joint,) = fitted()._fitted.refined.values()
+    (joint,) = fitted()._fitted.refined.joints.values()
     assert joint.sum() == pytest.approx(1) and (joint >= 0).all()
     np.testing.assert_allclose(joint, joint.T, rtol=1e-9)
 
@@ -202,13 +215,15 @@ def test_refined_tables_are_probabilities_and_stay_symmetric():
 def test_refining_is_the_same_every_time():
     graph, truth = picture(0)
     again = copy(fitted()).calibrate([(graph, truth)])
-    assert again.calibration_ == fitted().calibration_
-    np.testing.assert_array_equal(again._fitted.refined["beside"], fitted()._fitted.refined["beside"])
+    assert again.settings_["refined"] == fitted().settings_["refined"]
+    np.testing.assert_array_equal(
+        again._fitted.refined.joints["beside"], fitted()._fitted.refined.joints["beside"]
+    )
 
 
 def test_where_inference_does_not_stop_tables_are_as_counted():
     graph, _ = picture(1)
-    ours, plain = fitted(), as_counted(fitted())
+    ours, plain = fitted(), as_counted()
     assert not np.array_equal(ours.infer(graph).mean(), plain.infer(graph).mean())
     np.testing.assert_array_equal(
         ours.infer(graph, tolerance=1e-3).mean(), plain.infer(graph, tolerance=1e-3).mean()
@@ -222,6 +237,37 @@ def test_few_known_values_refine_nothing():
     assert not can_refine([started(labels)], 4)
 
 
+def enough(graph: Graph) -> list[KnownNodes]:
+    return [KnownNodes("x", np.arange(5000), None, None)]  # type: ignore[arg-type]
+
+
+def test_where_evidence_comes_through_a_relation_it_is_not_refined():
+    model, graph, _ = numbers()
+    known = graph.fix([0], [100.0])
+    for one, refinable in ((graph, True), (known, False)):
+        beliefs = model.with_calibration(STOPPED).infer(one)
+        assert can_refine([(beliefs, enough(one))], 4) is refinable
+
+
+def test_trees_among_training_graphs_are_left_out():
+    graph, truth = picture(0)
+    line = np.linspace(0, 255, 60)
+    chain = Graph.chain(60, variable="x", relation="beside").observe("read", line)
+    both = copy(fitted()).calibrate([(chain, line), (graph, truth)])
+    assert both.calibration_.iterations is None or both.settings_["refined"] is not None
+
+
+def test_several_graphs_are_learned_from_together():
+    beliefs = [started(numbers), started(numbers)]
+    options = {"iterations": 4, "damping": 0.5, "temperature": 1.0}
+    notes: list[str] = []
+    one = refine(beliefs[:1], **options, step=notes.append)
+    two = refine(beliefs, **options, step=notes.append)
+    assert one is not None and two is not None and notes
+    # The same graph twice says twice as much beside the same counts: tables go further.
+    assert two.score > one.score
+
+
 def test_known_relations_are_not_refined():
     model, graph, truth = numbers()
     model.relations["below"] = Relation("x", "x", potential=lambda x, y: np.exp(-((x - y) ** 2) / 800))
@@ -229,8 +275,7 @@ def test_known_relations_are_not_refined():
     readings = graph.evidence[0].values[:, 0]
     model.fit({"beside": grid_pairs(clean, axis=1), "read": (truth, readings)})
     beliefs = model.with_calibration(STOPPED).infer(graph)
-    many = [KnownNodes("x", np.arange(5000), None, None)]  # type: ignore[arg-type]
-    assert not can_refine([(beliefs, many)], 4)
+    assert not can_refine([(beliefs, enough(graph))], 4)
 
 
 def test_what_gains_nothing_is_not_taken(monkeypatch):
@@ -253,20 +298,21 @@ def test_its_own_calibration_keeps_the_tables_and_another_does_not():
     graph, _ = picture(1)
     same = fitted().with_calibration(fitted().calibration_)
     np.testing.assert_array_equal(same.infer(graph).mean(), fitted().infer(graph).mean())
-    assert not fitted().with_calibration(GraphCalibration())._fitted.refined
+    assert fitted().with_calibration(GraphCalibration())._fitted.refined is None
 
 
 @pytest.mark.parametrize(
-    ("refined", "power", "message"),
+    ("field", "value", "message"),
     [
-        ({"beside": np.ones((2, 2))}, 1.0, "refined table does not fit"),
-        ({"elsewhere": np.ones((2, 2))}, 1.0, "refined that was not learned"),
-        ({}, 0.0, "power of the evidence"),
+        ("joints", {"beside": np.ones((2, 2))}, "refined table does not fit"),
+        ("joints", {"elsewhere": np.ones((2, 2))}, "refined that was not learned"),
+        ("power", 0.0, "power, temperature or score"),
+        ("temperature", np.nan, "power, temperature or score"),
     ],
 )
-def test_tables_that_do_not_fit_are_refused(tmp_path, refined, power, message):
+def test_tables_that_do_not_fit_are_refused(tmp_path, field, value, message):
     model = copy(fitted())
-    model._apply(model._fitted, replace(model.calibration_, evidence_power=power), refined)
+    model._apply(model._fitted, model.calibration_, replace(model._fitted.refined, **{field: value}))
     with pytest.raises(UnsupportedError, match=message):
         model.save(tmp_path / "model.kbp")
 
@@ -286,10 +332,11 @@ def test_a_power_raises_what_readings_and_likelihoods_say(variant):
         graph = graph.soften([4], points, np.exp(-((points - 90) ** 2) / 2000)[None])
     loose = GraphCalibration(mixing=1.0, iterations=3)
     points = np.asarray(model.support("x"))
-    found = [
-        model.with_calibration(replace(loose, evidence_power=power)).infer(graph).density(points)[4]
-        for power in (1.0, 2.0)
-    ]
+    found = []
+    for power in (1.0, 2.0):
+        raised = copy(model)
+        raised._apply(model._fitted, loose, Refined({}, power, 1.0, 0.0))
+        found.append(raised.infer(graph).density(points)[4])
     prior = model.with_calibration(loose).infer(graph).density(points)[0]
     wanted = (found[0] / prior) ** 2 * prior
     np.testing.assert_allclose(found[1] / found[1].sum(), wanted / wanted.sum(), rtol=2e-3, atol=1e-6)
@@ -299,7 +346,7 @@ def test_many_nodes_are_read_as_few_are():
     """The compiled way to read beliefs and the plain one see the same raised evidence."""
     graph, _ = picture(1)
     beliefs = fitted().infer(graph)
-    assert fitted().calibration_.evidence_power != 1
+    assert fitted().settings_["refined"]["evidence power"] != 1
     whole = beliefs.mean()
     points = np.asarray(fitted()._fitted.marginals["x"].atoms[:, 0])
     weights = fitted()._fitted.marginals["x"].weights

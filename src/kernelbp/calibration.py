@@ -24,7 +24,7 @@ from kernelbp.inference.beliefs import Beliefs
 from kernelbp.kernels import domain
 from kernelbp.learning.operators import ProbabilityOperators
 from kernelbp.learning.probability import assign
-from kernelbp.refining import MOST_STEPS, KnownNodes, can_refine, refine
+from kernelbp.refining import MOST_STEPS, KnownNodes, Refined, can_refine, refine
 from kernelbp.values import as_column, missing_rows, taken_up
 
 __all__ = ["GraphCalibration", "calibrate"]
@@ -55,8 +55,6 @@ class GraphCalibration:
     weight_scale : factor on the edge weights of tree-reweighted inference
     iterations : after how many to stop on graphs with cycles, damped by half; None to go on until messages settle
     temperature : what the logarithm of evidence and messages is divided by when a belief is read
-    evidence_power : what evidence is raised to where inference stops after `iterations`; other than one only with refined
-        tables (`kernelbp.refining`)
     score : what chose all of them: minus the logarithm of the root mean squared error on numbers, the mean
         log-probability of the truth elsewhere, averaged over graphs; None if not fitted
     """
@@ -66,7 +64,6 @@ class GraphCalibration:
     temperature: float = 1.0
     score: float | None = None
     iterations: int | None = None
-    evidence_power: float = 1.0
 
 
 Matrix = NDArray[np.float64]
@@ -81,7 +78,7 @@ def calibrate(
     *,
     stopping: bool = True,
     refining: bool = True,
-) -> tuple[GraphCalibration, Mapping[str, Matrix]]:
+) -> tuple[GraphCalibration, Refined | None]:
     """Fit mixing, edge weights and mixing again; then when to stop and, where stopping is best, all three once more.
 
     Where it is, tables are refined, too.
@@ -99,7 +96,7 @@ def calibrate(
     Returns
     -------
     settings : what was chosen
-    joints : by relation, (q_first, q_second) refined probabilities of pairs of states; none if they stay as counted
+    refined : tables of relations, and what goes with them, for inference that stops so; None if they stay as counted
     """
     truths = [_known_nodes(graph, truth, operators) for graph, truth in graphs]
     tried: dict[GraphCalibration, GraphCalibration] = {}
@@ -127,10 +124,10 @@ def calibrate(
     best = best_of([GraphCalibration(mixing=share) for share in mixings])
     settled = best_of([replace(best, weight_scale=factor) for factor in WEIGHT_SCALES])
     if not cycles:
-        return settled, {}  # two passes over a tree are exact: nowhere to stop
+        return settled, None  # two passes over a tree are exact: nowhere to stop
     settled = best_of([replace(settled, mixing=share) for share in mixings])
     if not stopping:
-        return settled, {}
+        return settled, None
     best = best_of([replace(settled, iterations=stop) for stop in STOPS])
     if best.iterations:
         # Weights that suit messages on their way are not those that suit messages that have settled.
@@ -138,23 +135,21 @@ def calibrate(
         best = best_of([replace(best, iterations=stop) for stop in STOPS])
         best = best_of([replace(best, mixing=share) for share in mixings])
     if best.iterations is None or not (best.score or 0.0) > (settled.score or 0.0) + WORTH_STOPPING:
-        return settled, {}
+        return settled, None
     if not refining:
-        return best, {}
+        return best, None
     started = [(infer(graph, best), truth) for (graph, _), truth in zip(graphs, truths, strict=True)]
-    if not can_refine(started, best.iterations):
-        return best, {}
-    refined = refine(
-        started,
+    # Trees among the graphs are inferred without stopping, by the tables that were counted.
+    stopped = [(beliefs, truth) for beliefs, truth in started if not beliefs._source.wiring.is_forest]
+    if not can_refine(stopped, best.iterations):
+        return best, None
+    return best, refine(
+        stopped,
         iterations=best.iterations,
         damping=STOPPED_DAMPING,
         temperature=best.temperature,
         step=step,
     )
-    if refined is None:
-        return best, {}
-    chosen = replace(best, temperature=refined.temperature, evidence_power=refined.power, score=refined.score)
-    return chosen, refined.joints
 
 
 def _note(settings: GraphCalibration) -> str:
@@ -167,7 +162,7 @@ def inferences_needed(
 ) -> int:
     """How many inferences `calibrate` runs at most, a step of refining counted as one."""
     settled = 2 * len(mixings) + len(WEIGHT_SCALES) - 2
-    stopped = len(mixings) + len(WEIGHT_SCALES) + 2 * len(STOPS) - 3
+    stopped = len(mixings) + len(WEIGHT_SCALES) + 2 * len(STOPS) - 2
     return n_graphs * (settled + (stopped if stopping else 0)) + (MOST_STEPS if stopping else 0)
 
 

@@ -53,6 +53,7 @@ from kernelbp.learning.potentials import KnownRelation, Potential
 from kernelbp.learning.probability import assign, blurs, default_budget, joint_table
 from kernelbp.learning.readings import ReadingLikelihood, fit_reading_likelihood
 from kernelbp.learning.tuning import LOOPY_SHARE, Smoothing, dealt, fit_smoothing, smoothed_joint
+from kernelbp.refining import Refined
 from kernelbp.values import Column, Kind, column_of, distinct, is_number, is_whole
 
 __all__ = ["Model", "Relation"]
@@ -184,7 +185,7 @@ class _Facts:
 class Fitted:
     """Everything learned, and nothing derived: what a model file holds.
 
-    `refined` has the joint tables (q_first, q_second) that go with `calibration`, of relations that were refined.
+    `refined` takes the place of counted tables where inference stops as `calibration` says.
     """
 
     embeddings: Mapping[str, Embedding]
@@ -192,7 +193,7 @@ class Fitted:
     known: Mapping[str, KnownRelation]
     marginal: MarginalForm
     calibration: GraphCalibration = field(default_factory=GraphCalibration)
-    refined: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    refined: Refined | None = None
 
     @cached_property
     def marginals(self) -> dict[str, Marginal]:
@@ -587,7 +588,15 @@ class Model:
                     return self.infer(graph)
 
             try:
-                chosen, refined = calibrate(graphs, infer, operators, bar.advance, mixings, stopping=stopping)
+                chosen, refined = calibrate(
+                    graphs,
+                    infer,
+                    operators,
+                    bar.advance,
+                    mixings,
+                    stopping=stopping,
+                    refining=refining,
+                )
             except BaseException:
                 self._fitted, self._operators = fitted, {}
                 raise
@@ -597,10 +606,10 @@ class Model:
         self,
         fitted: Fitted,
         calibration: GraphCalibration,
-        refined: Mapping[str, NDArray[np.float64]] | None = None,
+        refined: Refined | None = None,
     ) -> None:
         """Infer with what was fitted, under these settings and by these tables, from now on."""
-        self._fitted = replace(fitted, calibration=calibration, refined=refined or {})
+        self._fitted = replace(fitted, calibration=calibration, refined=refined)
         self._operators = {}
 
     # ------------------------------------------------------------------ inference
@@ -702,11 +711,13 @@ class Model:
             evidence = gather_evidence(graph, self.relations, fitted.facts)
             wiring = wire_hidden(graph, self.relations, evidence)
             loopy = not wiring.is_forest
+            refined = fitted.refined if loopy and stopped else None
             operators = self._made_operators(
-                choice["update"], choice["conditionals"], loopy=loopy, refined=loopy and bool(stopped)
+                choice["update"], choice["conditionals"], loopy=loopy, refined=refined is not None
             )
-            if loopy and stopped:
-                evidence = evidence.raised(graph.variables, fitted.calibration.evidence_power)
+            temperature = 1.0 if operators.signed else fitted.calibration.temperature
+            if refined is not None:
+                evidence, temperature = evidence.raised(graph.variables, refined.power), refined.temperature
         source, verdict = propagate(
             graph,
             wiring,
@@ -719,7 +730,7 @@ class Model:
             dtype=precision,
             n_jobs=n_jobs,
             weight_scale=fitted.calibration.weight_scale,
-            temperature=1.0 if operators.signed else fitted.calibration.temperature,
+            temperature=temperature,
             smooth=not stopped,
             progress=progress,
         )
@@ -777,7 +788,19 @@ class Model:
             }
             for name, r in fitted.relations.items()
         }
-        return {"variables": variables, "relations": relations, "calibration": asdict(fitted.calibration)}
+        refined = fitted.refined
+        return {
+            "variables": variables,
+            "relations": relations,
+            "calibration": asdict(fitted.calibration),
+            "refined": refined
+            and {
+                "relations": list(refined.joints),
+                "evidence power": refined.power,
+                "temperature": refined.temperature,
+                "score": refined.score,
+            },
+        }
 
     def __repr__(self) -> str:
         state = "not fitted" if self._fitted is None else "fitted"
@@ -820,14 +843,13 @@ class Model:
         """Operators are made once for each way; of refined tables where inference stops as it did to refine them."""
         fitted = self._need_fitted()
         key = (update, conditionals, loopy, refined)
+        tables = fitted.refined.joints if refined and fitted.refined is not None else {}
         if key not in self._operators:
             self._operators[key] = (
                 ProbabilityOperators(
                     fitted.embeddings,
                     {
-                        name: replace(learned, joint=fitted.refined[name])
-                        if refined and name in fitted.refined
-                        else learned
+                        name: replace(learned, joint=tables.get(name, learned.joint))
                         for name, learned in fitted.relations.items()
                     },
                     fitted.known,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from kernelbp.inference.beliefs import Beliefs
 from kernelbp.inference.engine import blas_on
 from kernelbp.inference.schedules import FixedPlan, make_plan
-from kernelbp.inference.update import FLOORS, log_magnitude
+from kernelbp.inference.update import FLOORS
 from kernelbp.inference.wiring import Phase
 from kernelbp.learning.operators import LearnedRelation, ProbabilityOperators
 
@@ -45,8 +45,9 @@ POWERS, TEMPERATURES = (0.2, 2.0), (0.3, 3.0)
 LEAST_KNOWN = 1000
 """Nodes with known values, at least, and as many as there are probabilities in the tables: fewer cannot tell so much."""
 MOST_REMEMBERED = 1 << 28
-"""Message values remembered, at most, for the gradient of one graph's inference: a gigabyte."""
+"""Message values, at most, of all iterations on all graphs: a gigabyte."""
 TINY = float(np.finfo(np.float32).tiny)
+LOG_FLOOR = np.float32(np.log(FLOORS[np.dtype(np.float32)]))
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class KnownNodes:
     variable : its name
     nodes : (n,) numbers within the variable, ascending
     measures : (n, q) what each value is on the states
-    values : (n,) the values, of a number; None of anything else
+    values : (n,) numbers as the states have them, means of `measures`; None of anything else
     """
 
     variable: str
@@ -69,7 +70,7 @@ class KnownNodes:
 
 @dataclass(frozen=True)
 class Refined:
-    """What was found.
+    """Tables that take the place of counted ones, and what was found to go with them.
 
     Attributes
     ----------
@@ -79,7 +80,7 @@ class Refined:
     score : as `kernelbp.calibration.GraphCalibration` has it, over all that is known
     """
 
-    joints: Mapping[str, Matrix]
+    joints: Mapping[str, NDArray[np.float64]]
     power: float
     temperature: float
     score: float
@@ -88,21 +89,26 @@ class Refined:
 def can_refine(graphs: Sequence[tuple[Beliefs, Sequence[KnownNodes]]], iterations: int) -> bool:
     """Whether inference on training graphs is of the kind that is refined here, and small enough.
 
-    All edges are of learned relations and weighted, no two neighbours send at the same time, and enough is known.
+    All edges are of learned relations and weighted, no evidence comes through these relations (it would change with their
+    tables), no two neighbours send at the same time, and enough is known.
     """
     known = sum(len(part.nodes) for _, truth in graphs for part in truth)
+    size = sum(beliefs._source.state.messages.values.size for beliefs, _ in graphs)
+    if known < LEAST_KNOWN or size * iterations > MOST_REMEMBERED:
+        return False
     for beliefs, _ in graphs:
         source = beliefs._source
         learned = source.operators.relations if isinstance(source.operators, ProbabilityOperators) else {}
+        used = {relation for relation, _ in source.wiring.operators}
+        heard = {getattr(piece, "relation", None) for pieces in source.evidence.pieces for piece in pieces}
         if (
             not source.state.weights
-            or not all(relation in learned for relation, _ in source.wiring.operators)
-            or source.state.messages.values.size * iterations > MOST_REMEMBERED
+            or not used <= set(learned)
+            or used & heard
             or not all(phase.independent for phase in _phases(beliefs))
         ):
             return False
-    cells = sum(int((table.joint > 0).sum()) for table in _learned(graphs).values())
-    return known >= max(LEAST_KNOWN, cells)
+    return known >= sum(int((table.joint > 0).sum()) for table in _learned(graphs).values())
 
 
 def refine(
@@ -127,7 +133,7 @@ def refine(
     -------
     Refined or None
     """
-    operators = graphs[0][0]._source.operators
+    operators = graphs[0][0]._source.operators  # of all graphs, which have cycles
     assert isinstance(operators, ProbabilityOperators)
     problems = [_Unrolled(beliefs, truth, iterations, damping) for beliefs, truth in graphs]
     learned = _learned(graphs)
@@ -326,7 +332,13 @@ class _Unrolled:
         state, self._wiring = source.state, source.wiring
         self.operators = self._wiring.operators
         self._truth, self._iterations, self._damping = truth, iterations, np.float32(damping)
-        self._evidence = [log_magnitude(part).astype(np.float32) for part in state.evidence]
+        self._evidence = [
+            source.evidence.log_at(source.operators, variable, 0, len(nodes), None, part.shape[1])[0]
+            for variable, (nodes, part) in enumerate(zip(self._wiring.nodes, state.evidence, strict=True))
+        ]
+        self._evidence = [
+            (part - part.max(axis=1, keepdims=True)).astype(np.float32) for part in self._evidence
+        ]
         self._weights = [part.astype(np.float32) for part in state.weights]
         self._priors = {
             known.variable: np.log(source.operators.support_weights(known.variable)) for known in truth
@@ -405,7 +417,7 @@ class _Unrolled:
         """Logarithms of the messages after all iterations, and of each that was replaced, in order."""
         messages = [np.zeros(shape, np.float32) for shape in self._shapes]
         remembered: list[Array] = []
-        keep, floor = self._damping, np.float32(np.log(FLOORS[np.dtype(np.float32)]))
+        keep = self._damping
         for _ in range(self._iterations):
             for gathered, sent in self._phases:
                 totals = self._totals(gathered, messages, power)
@@ -417,7 +429,7 @@ class _Unrolled:
                     fresh *= 1 - keep
                     fresh += keep * old
                     fresh -= fresh.max(axis=1, keepdims=True)
-                    messages[send.target][send.rows] = np.maximum(fresh, floor, out=fresh)
+                    messages[send.target][send.rows] = np.maximum(fresh, LOG_FLOOR, out=fresh)
         return messages, remembered
 
     def _totals(self, gathered: list[_Gathered], messages: list[Array], power: np.float32) -> list[Array]:
@@ -446,6 +458,7 @@ class _Unrolled:
                 fresh = []
                 for send in reversed(sent):
                     slope = grown[send.target][send.rows]
+                    slope[messages[send.target][send.rows] <= LOG_FLOOR] = 0
                     messages[send.target][send.rows] = remembered.pop()
                     grown[send.target][send.rows] = keep * slope
                     slope *= 1 - keep
@@ -454,7 +467,8 @@ class _Unrolled:
                 of_totals = [np.zeros_like(total) for total in totals]
                 for send, slope in fresh:
                     products = _products_of(send, gathered, totals, messages)
-                    slope /= np.maximum(products @ made[send.operator].T, TINY)
+                    sent_on = products @ made[send.operator].T
+                    slope = np.where(sent_on > TINY, slope / np.maximum(sent_on, TINY), 0)
                     slopes[send.operator] += slope.T @ products
                     back = slope @ made[send.operator]
                     back *= products

@@ -773,18 +773,18 @@ def _settle_all(
                 faints += 1
                 continue
         if halved and not again:
-            # Scaled once, at last: the old message has its floor already, and the new one is clear.
-            high = nothing
+            # Scaled once, at last.
+            bound, high = least * spread(largest), nothing
             for j in range(NONE, to, EIGHT):
-                mixed = root(load(made, at + j) * load(messages, here + j))
+                mixed = root(larger(load(made, at + j), bound) * load(messages, here + j))
                 high = larger(high, mixed)
                 store(made, at + j, mixed)
             factor = spread(one / peak(high))
         else:
             factor = spread(_scale(made, at, segments[g, 4], to, largest) if again else one / largest)
-        if damping > 0 and not (halved and not again):
-            largest = _damp(made, at, factor, messages, here, damping, least, signed, to)
-            factor = spread(_scale(made, at, segments[g, 4], to, largest))
+            if damping > 0:
+                largest = _damp(made, at, factor, messages, here, damping, least, signed, to)
+                factor = spread(_scale(made, at, segments[g, 4], to, largest))
         change = nothing
         for j in range(NONE, to, EIGHT):
             value = larger(load(made, at + j) * factor, least)

@@ -6,6 +6,7 @@ The same checks are made before a model is written and after one is read. Nothin
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from kernelbp.learning.estimators import RidgePosterior
 from kernelbp.learning.operators import LearnedRelation
 from kernelbp.learning.readings import ReadingLikelihood
 from kernelbp.model import Fitted, Model
+from kernelbp.refining import Refined
 from kernelbp.storage.limits import require
 
 __all__ = ["check_model"]
@@ -41,15 +43,21 @@ def check_model(model: Model, fitted: Fitted) -> None:
     for name, learned in fitted.relations.items():
         first, second = fitted.embeddings[learned.first], fitted.embeddings[learned.second]
         _check_relation(learned, first, second, f"relation {name!r}")
-    require(set(fitted.refined) <= set(fitted.relations), "a relation was refined that was not learned")
-    for name, joint in fitted.refined.items():
+    if fitted.refined is not None:
+        _check_refined(fitted.refined, fitted.relations)
+
+
+def _check_refined(refined: Refined, relations: Mapping[str, LearnedRelation]) -> None:
+    require(set(refined.joints) <= set(relations), "a relation was refined that was not learned")
+    for name, joint in refined.joints.items():
         require(
-            _are_masses(joint, fitted.relations[name].joint.shape),
+            _are_masses(joint, relations[name].joint.shape),
             f"relation {name!r}: its refined table does not fit the states of its variables",
         )
     require(
-        math.isfinite(fitted.calibration.evidence_power) and fitted.calibration.evidence_power > 0,
-        "the power of the evidence is not a number above 0",
+        all(math.isfinite(number) and number > 0 for number in (refined.power, refined.temperature))
+        and math.isfinite(refined.score),
+        "the power, temperature or score that goes with refined tables is not one",
     )
 
 

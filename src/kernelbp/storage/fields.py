@@ -27,6 +27,7 @@ from kernelbp.learning.readings import ReadingLikelihood
 from kernelbp.learning.tuning import Smoothing
 from kernelbp.lowrank import Basis, LowRank
 from kernelbp.model import Fitted, Model, Relation
+from kernelbp.refining import Refined
 from kernelbp.values import Kind
 
 __all__ = ["RECORDS", "fits", "fits_setting", "hints_of", "init_fields", "settings_of_model"]
@@ -46,6 +47,7 @@ RECORDS: dict[str, type[Any]] = {
         Moments,
         Parzen,
         ReadingLikelihood,
+        Refined,
         Relation,
         RidgePosterior,
         Smoothing,
