@@ -428,7 +428,7 @@ def _report(
             f"{at_most} only the middle {at_most} is used, to learn from and to clean. The best found "
             "settings of rivals, the strengths of the two filters and whether a method's mean or mode is taken are chosen on "
             f"{_counted(counts.searched)}. Kernel BP by default fits mixing, edge weights, when to stop and the temperature "
-            f"of its beliefs on parts of {_counted(counts.calibrated)}; 'pairs only' does without and runs until messages settle."
+            f"of its beliefs on parts of {_counted(counts.calibrated)} and, where it is best to stop, refines its tables there; 'pairs only' does without and runs until messages settle."
         ),
         tables=[
             Table(
