@@ -237,7 +237,7 @@ def test_few_known_values_refine_nothing():
     assert not can_refine([started(labels)], 4)
 
 
-def enough(graph: Graph) -> list[KnownNodes]:
+def enough() -> list[KnownNodes]:
     return [KnownNodes("x", np.arange(5000), None, None)]  # type: ignore[arg-type]
 
 
@@ -246,7 +246,7 @@ def test_where_evidence_comes_through_a_relation_it_is_not_refined():
     known = graph.fix([0], [100.0])
     for one, refinable in ((graph, True), (known, False)):
         beliefs = model.with_calibration(STOPPED).infer(one)
-        assert can_refine([(beliefs, enough(one))], 4) is refinable
+        assert can_refine([(beliefs, enough())], 4) is refinable
 
 
 def test_trees_among_training_graphs_are_left_out():
@@ -254,7 +254,9 @@ def test_trees_among_training_graphs_are_left_out():
     line = np.linspace(0, 255, 60)
     chain = Graph.chain(60, variable="x", relation="beside").observe("read", line)
     both = copy(fitted()).calibrate([(chain, line), (graph, truth)])
-    assert both.calibration_.iterations is None or both.settings_["refined"] is not None
+    assert both.calibration_.iterations is not None
+    # Of the grid alone: the chain, which its two passes infer exactly, would have raised it.
+    assert both.settings_["refined"]["score"] < both.calibration_.score - 0.1
 
 
 def test_several_graphs_are_learned_from_together():
@@ -275,7 +277,7 @@ def test_known_relations_are_not_refined():
     readings = graph.evidence[0].values[:, 0]
     model.fit({"beside": grid_pairs(clean, axis=1), "read": (truth, readings)})
     beliefs = model.with_calibration(STOPPED).infer(graph)
-    assert not can_refine([(beliefs, enough(graph))], 4)
+    assert not can_refine([(beliefs, enough())], 4)
 
 
 def test_what_gains_nothing_is_not_taken(monkeypatch):

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from kernelbp.errors import InputError
@@ -24,7 +23,7 @@ from kernelbp.inference.beliefs import Beliefs
 from kernelbp.kernels import domain
 from kernelbp.learning.operators import ProbabilityOperators
 from kernelbp.learning.probability import assign
-from kernelbp.refining import MOST_STEPS, KnownNodes, Refined, can_refine, refine
+from kernelbp.refining import MOST_STEPS, KnownNodes, Refined, can_refine, masses, refine, score_of
 from kernelbp.values import as_column, missing_rows, taken_up
 
 __all__ = ["GraphCalibration", "calibrate"]
@@ -40,8 +39,6 @@ WORTH_STOPPING = 0.01
 """What the score must gain by it: an answer that has settled is worth something in itself."""
 STOPPED_DAMPING = 0.5
 """Of inferences that stop: it makes the steps finer."""
-LEAST = 1e-300
-"""Keeps the logarithm of an error finite."""
 TEMPERATURES = tuple(float(t) for t in np.geomspace(0.5, 3.0, 25))
 
 
@@ -207,18 +204,6 @@ def _scores_of_truth(
         prior = np.log(operators.support_weights(known.variable))
         points = operators.support(known.variable)
         for index, temperature in enumerate(TEMPERATURES):
-            logs = product / temperature + prior
-            mass = np.exp(logs - logs.max(axis=1, keepdims=True))
-            mass /= mass.sum(axis=1, keepdims=True)
-            if known.values is not None:
-                squared = ((mass @ points[:, 0] - known.values) ** 2).mean()
-                found = -0.5 * np.log(squared + LEAST)
-            else:
-                found = _log_score(mass, known.measures).mean()
+            found = score_of(masses(product / temperature + prior), points, known)
             scores[index] += found * len(known.nodes) / total
     return scores
-
-
-def _log_score(mass: Matrix, truth: scipy.sparse.csr_array) -> Matrix:
-    found = np.asarray(truth.multiply(mass).sum(axis=1)).reshape(-1)
-    return np.log(np.maximum(found, np.finfo(np.float64).tiny))

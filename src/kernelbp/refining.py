@@ -27,10 +27,10 @@ from kernelbp.inference.beliefs import Beliefs
 from kernelbp.inference.engine import blas_on
 from kernelbp.inference.schedules import FixedPlan, make_plan
 from kernelbp.inference.update import FLOORS
-from kernelbp.inference.wiring import Phase
+from kernelbp.inference.wiring import Phase, Send
 from kernelbp.learning.operators import LearnedRelation, ProbabilityOperators
 
-__all__ = ["KnownNodes", "Refined", "can_refine", "refine"]
+__all__ = ["KnownNodes", "Refined", "can_refine", "masses", "refine", "score_of"]
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
@@ -48,6 +48,8 @@ LEAST_KNOWN = 1000
 MOST_REMEMBERED = 1 << 28
 """Message values, at most, of all iterations on all graphs: a gigabyte."""
 TINY = float(np.finfo(np.float32).tiny)
+LEAST = 1e-300
+"""Keeps the logarithm of an error finite."""
 LOG_FLOOR = np.float32(np.log(FLOORS[np.dtype(np.float32)]))
 
 
@@ -307,12 +309,7 @@ class _Gathered:
 class _Sent:
     """Messages through one operator; `spread` (senders, messages) sums over the messages of each sender."""
 
-    operator: int
-    gathered: int
-    source: Indices
-    own: Indices
-    target: int
-    rows: Indices
+    send: Send
     spread: scipy.sparse.csr_array
 
 
@@ -364,17 +361,7 @@ class _Unrolled:
                 (np.ones(count, np.float32), (send.source, np.arange(count))),
                 shape=(len(gathered[send.gather].nodes), count),
             )
-            sent.append(
-                _Sent(
-                    send.operator,
-                    send.gather,
-                    send.source,
-                    send.own,
-                    send.target_variable,
-                    send.rows,
-                    spread,
-                )
-            )
+            sent.append(_Sent(send, spread))
         return gathered, sent
 
     def loss(self, tables: _Tables, power: float, temperature: float, *, slopes: bool = True) -> _Loss:
@@ -387,11 +374,10 @@ class _Unrolled:
         for known in self._truth:
             variable, share = self._wiring.variables.index(known.variable), len(known.nodes) / count
             product = self._products(variable, messages, power)[known.nodes]
-            mass = _mass(product / temperature + self._priors[known.variable])
-            loss, slope = _score(mass, self._points[known.variable], known)
-            total += share * loss
+            mass = masses(product / temperature + self._priors[known.variable])
+            total -= share * score_of(mass, self._points[known.variable], known)
             if slopes:
-                slope *= share / temperature
+                slope = _slope_of(mass, self._points[known.variable], known) * (share / temperature)
                 of_heat -= float((slope * product).sum()) / temperature
                 of_power += float((slope * self._evidence[variable][known.nodes]).sum())
                 everywhere = np.zeros((len(self._wiring.nodes[variable]), slope.shape[1]), np.float32)
@@ -422,15 +408,15 @@ class _Unrolled:
         for _ in range(self._iterations):
             for gathered, sent in self._phases:
                 totals = self._totals(gathered, messages, power)
-                for send in sent:
+                for send in (part.send for part in sent):
                     products = _products_of(send, gathered, totals, messages)
                     fresh = np.log(np.maximum(products @ made[send.operator].T, TINY))
-                    old = messages[send.target][send.rows]
+                    old = messages[send.target_variable][send.rows]
                     remembered.append(old)
                     fresh *= 1 - keep
                     fresh += keep * old
                     fresh -= fresh.max(axis=1, keepdims=True)
-                    messages[send.target][send.rows] = np.maximum(fresh, LOG_FLOOR, out=fresh)
+                    messages[send.target_variable][send.rows] = np.maximum(fresh, LOG_FLOOR, out=fresh)
         return messages, remembered
 
     def _totals(self, gathered: list[_Gathered], messages: list[Array], power: np.float32) -> list[Array]:
@@ -457,29 +443,31 @@ class _Unrolled:
         for _ in range(self._iterations):
             for gathered, sent in reversed(self._phases):
                 fresh = []
-                for send in reversed(sent):
-                    slope = grown[send.target][send.rows]
-                    slope[messages[send.target][send.rows] <= LOG_FLOOR] = 0
-                    messages[send.target][send.rows] = remembered.pop()
-                    grown[send.target][send.rows] = keep * slope
+                for part in reversed(sent):
+                    target, rows = part.send.target_variable, part.send.rows
+                    slope = grown[target][rows]
+                    slope[messages[target][rows] <= LOG_FLOOR] = 0
+                    messages[target][rows] = remembered.pop()
+                    grown[target][rows] = keep * slope
                     slope *= 1 - keep
-                    fresh.append((send, slope))
+                    fresh.append((part, slope))
                 totals = self._totals(gathered, messages, power)
                 of_totals = [np.zeros_like(total) for total in totals]
-                for send, slope in fresh:
+                for part, slope in fresh:
+                    send = part.send
                     products = _products_of(send, gathered, totals, messages)
                     sent_on = products @ made[send.operator].T
                     slope = np.where(sent_on > TINY, slope / np.maximum(sent_on, TINY), 0)
                     slopes[send.operator] += slope.T @ products
                     back = slope @ made[send.operator]
                     back *= products
-                    of_totals[send.gathered] += send.spread @ back
-                    grown[gathered[send.gathered].variable][send.own] -= back
-                for part, total in zip(gathered, of_totals, strict=True):
-                    weighted = np.repeat(total, part.lengths, axis=0)
-                    weighted *= part.weights[:, None]
-                    grown[part.variable][part.rows] += weighted
-                    of_power += float((total * self._evidence[part.variable][part.nodes]).sum())
+                    of_totals[send.gather] += part.spread @ back
+                    grown[gathered[send.gather].variable][send.own] -= back
+                for here, total in zip(gathered, of_totals, strict=True):
+                    weighted = np.repeat(total, here.lengths, axis=0)
+                    weighted *= here.weights[:, None]
+                    grown[here.variable][here.rows] += weighted
+                    of_power += float((total * self._evidence[here.variable][here.nodes]).sum())
         return slopes, of_power
 
 
@@ -491,28 +479,41 @@ def _phases(beliefs: Beliefs) -> tuple[Phase, ...]:
     return plan.phases
 
 
-def _products_of(send: _Sent, gathered: list[_Gathered], totals: list[Array], messages: list[Array]) -> Array:
+def _products_of(send: Send, gathered: list[_Gathered], totals: list[Array], messages: list[Array]) -> Array:
     """What each message is made of: all that arrives but one's own, the largest 1, (messages, q)."""
-    made = totals[send.gathered][send.source]
-    made -= messages[gathered[send.gathered].variable][send.own]
+    made = totals[send.gather][send.source]
+    made -= messages[gathered[send.gather].variable][send.own]
     made -= made.max(axis=1, keepdims=True)
     return np.exp(made, out=made)
 
 
-def _mass(logs: Matrix) -> Matrix:
-    logs = logs - logs.max(axis=1, keepdims=True)
-    mass = np.exp(logs)
-    return mass / mass.sum(axis=1, keepdims=True)
+def masses(logs: Matrix) -> Matrix:
+    """Probabilities (n, q) from their logarithms, up to a constant of each row."""
+    mass: Matrix = np.exp(logs - logs.max(axis=1, keepdims=True))
+    mass /= mass.sum(axis=1, keepdims=True)
+    return mass
 
 
-def _score(mass: Matrix, points: Array, known: KnownNodes) -> tuple[float, Matrix]:
-    """Minus the score, as `calibration` has it, and its gradient (nodes, q) by the masses' logarithms."""
+def score_of(mass: Matrix, points: Array, known: KnownNodes) -> float:
+    """Of masses (nodes, q) on the states: minus the log of the mean's root mean squared error, or the mean log-probability."""
+    if known.values is not None:
+        apart = mass @ points[:, 0] - known.values
+        return -0.5 * float(np.log(apart @ apart / len(apart) + LEAST))
+    return float(np.log(_found(mass, known)).mean())
+
+
+def _slope_of(mass: Matrix, points: Array, known: KnownNodes) -> Matrix:
+    """The gradient (nodes, q) of minus the score by the logarithms of the masses."""
     if known.values is not None:
         mean = mass @ points[:, 0]
         apart = mean - known.values
-        squared = float(apart @ apart) / len(apart) + TINY
-        weight = apart / (len(apart) * squared)
-        return 0.5 * float(np.log(squared)), mass * (points[:, 0] - mean[:, None]) * weight[:, None]
-    shared = np.asarray(known.measures.multiply(mass).todense())
-    found = np.maximum(shared.sum(axis=1), np.finfo(np.float64).tiny)
-    return -float(np.log(found).mean()), (mass - shared / found[:, None]) / len(found)
+        weight = apart / (apart @ apart + LEAST)
+        return mass * (points[:, 0] - mean[:, None]) * weight[:, None]
+    shared = np.asarray(known.measures.multiply(mass).todense()) / _found(mass, known)[:, None]
+    return (mass - shared) / len(mass)
+
+
+def _found(mass: Matrix, known: KnownNodes) -> Matrix:
+    """The probability of each node's true value, (nodes,)."""
+    found = np.asarray(known.measures.multiply(mass).sum(axis=1)).reshape(-1)
+    return np.maximum(found, np.finfo(np.float64).tiny)
