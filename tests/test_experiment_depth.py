@@ -21,7 +21,7 @@ from kernelbp.datasets import (
 )
 from kernelbp.datasets.depths import depth_folder_form
 from kernelbp.errors import InputError
-from kernelbp.experiments import depth, depth_evidence, depth_model
+from kernelbp.experiments import depth, depth_evidence, depth_model, depth_sequence
 from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
 from kernelbp.experiments.depth_lookalikes import find_look_alikes
 from kernelbp.experiments.depth_predictors import Local, combined
@@ -35,6 +35,7 @@ from kernelbp.experiments.depth_scenes import (
     few_images,
     judged,
 )
+from kernelbp.experiments.depth_sequence import Clip, Ties, answers, find_ties, posed
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Result, Study
 from kernelbp.figures.depth import depth_bars
@@ -358,8 +359,10 @@ def test_look_alikes_are_patches_of_other_images():
         scenes.append(Scene(f"{k}", np.zeros((4, 4, 3), np.uint8), depth_map, f"{k}", lambda f=noise: f))
     scenes[1].depth[2, 3] = np.nan
     found = find_look_alikes(scenes, Fold("last", (0, 1, 2, 3), (4, 5)))
-    assert sorted(found.arrays) == ["0", "1", "2", "3", "4", "5"]
-    nearest = {name: depths[..., 0] for name, depths in found.arrays.items()}
+    assert sorted(found.arrays) == sorted([*"012345", *(f"near {k}" for k in range(6))])
+    # A patch of the same noise is no distance away.
+    assert all((found.arrays[f"near {k}"] >= 0).all() for k in range(6))
+    nearest = {name: found.arrays[name][..., 0] for name in "012345"}
     np.testing.assert_allclose(nearest["5"], scenes[2].depth, rtol=1e-6)
     np.testing.assert_allclose(nearest["0"], scenes[3].depth, rtol=1e-6)
     known = np.isfinite(scenes[1].depth)
@@ -512,3 +515,154 @@ def test_too_few_images_are_refused(tmp_path):
     write_make3d(tmp_path, "a", np.full((4, 6), 10.0))
     with pytest.raises(InputError, match="expected at least 4"):
         depth.run(Study("depth", Options(tmp_path / "out", tmp_path)), SIZES)
+
+
+# ---------------------------------------------------------------------- frames of a film
+
+
+def film(frames: int, rows: int = 6, columns: int = 12) -> list[Scene]:
+    """A camera that moves one column a frame along a wall whose depth and looks differ from place to place."""
+    rng = np.random.default_rng(7)
+    width = columns + frames
+    wall = np.linspace(1.0, 0.4, rows)[:, None] + 0.3 * rng.random(width).cumsum() / np.sqrt(width)
+    looks = rng.standard_normal((rows, width, DEPTH_FEATURES)).astype(np.float32)
+    return [
+        Scene(
+            f"frame {k}",
+            np.zeros((4, 4, 3), np.uint8),
+            wall[:, k : k + columns].copy(),
+            f"frame {k}",
+            lambda k=k: looks[:, k : k + columns],
+        )
+        for k in range(frames)
+    ]
+
+
+def test_a_patch_is_tied_to_where_it_was_in_the_frame_before():
+    scenes = film(6)
+    found = find_ties(scenes, Fold("last", (0, 1, 2, 3), (4, 5), test_is_later=True))
+    assert sorted(found.arrays) == ["1", "2", "3", "4", "5"]
+    numbers = np.arange(6 * 12).reshape(6, 12)
+    for tied in found.arrays.values():
+        # What stands in one column stood one further to the right; the last column is new.
+        np.testing.assert_array_equal(tied[:, :-1], numbers[:, 1:])
+
+
+def test_frames_that_follow_each_other_are_one_clip_after_the_known_one():
+    ties = Ties({i: np.zeros((2, 2), dtype=np.intp) for i in range(1, 9)})
+    known = (0, 1, 2, 3)
+    assert ties.clips((4, 5, 6), known) == [Clip((4, 5, 6), before=3)]
+    assert Clip((4, 5), before=3).frames == (3, 4, 5) and Clip((4, 5)).frames == (4, 5)
+    # The frame before 6 was not taken, and so is not known.
+    assert ties.clips((4, 6, 7), known) == [Clip((4,), before=3), Clip((6, 7))]
+    assert ties.clips((4, 5), known, tied=False) == [Clip((4,)), Clip((5,))]
+    assert Ties({}).clips((4, 5), known) == [Clip((4,)), Clip((5,))]
+
+
+def test_relations_between_frames_need_enough_pairs(monkeypatch):
+    scenes, bands = film(5), np.array([0, 0, 0, 1, 1, 1])
+    same = np.arange(72).reshape(6, 12)
+    up = same.copy()
+    up[3] = same[2]  # one row of the lower band is tied to the upper
+    ties = Ties(dict.fromkeys(range(1, 5), up))
+    scenes[2].depth[0, 0] = np.nan
+    monkeypatch.setattr(depth_sequence, "LEAST_TIES", 50)
+    found = ties.pairs(bands, scenes, (0, 1, 2))
+    assert {ends: len(pair[0]) for ends, pair in found.items()} == {(0, 0): 71}
+    monkeypatch.setattr(depth_sequence, "LEAST_TIES", 20)
+    assert {ends: len(pair[0]) for ends, pair in ties.pairs(bands, scenes, (0, 1, 2)).items()} == {
+        (0, 0): 71,
+        (1, 0): 24,
+        (1, 1): 48,
+    }
+    assert ties.pairs(bands, scenes, (0, 2, 4)) == {}  # no two of them follow each other
+
+
+def test_ties_are_edges_to_the_frame_before_and_end_at_the_edge_of_a_strip():
+    bands, columns = np.array([0, 1]), 8
+    ties = Ties({4: np.tile(np.arange(columns), (2, 1)) + columns * np.arange(2)[:, None] + 2})
+    ties.before[4][:, -2:] -= 2  # would lie outside
+    pair = (np.zeros(2), np.ones(2))
+    clip = Clip((4,), before=3)
+    graph = depth_model.grid_of(bands, (2, 8), ties.links(clip, 1), {(0, 0): pair, (1, 1): pair})
+    assert graph.n_nodes == 32 and graph.shape is None
+    names = np.array(graph.relations)[graph.edge_relation]
+    tied = {tuple(edge) for edge in graph.edges[np.char.startswith(names, "again 1")].tolist()}
+    assert tied == {(24 + k, 8 + k + 2) for k in range(6)} | {(30, 14), (31, 15)}
+    # Half of the columns, 2 to 5: patches tied to columns 6 and 7 are left untied.
+    (link,) = ties.links(clip, 2)
+    np.testing.assert_array_equal(link.reshape(2, 4), [[2, 3, -1, -1], [6, 7, -1, -1]])
+    graph = depth_model.grid_of(bands, (2, 4), [link], {(0, 0): pair})
+    names = np.array(graph.relations)[graph.edge_relation]
+    np.testing.assert_array_equal(graph.edges[names == "again 0 0"], [[8, 2], [9, 3]])
+    assert not np.char.startswith(names, "again 1").any()
+
+
+def test_a_known_frame_speaks_to_frames_whose_evidence_says_nothing(monkeypatch):
+    monkeypatch.setattr(depth_sequence, "LEAST_TIES", 20)
+    scenes, bands = film(8), np.arange(6) // 2
+    fold = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), test_is_later=True)
+    ties = Ties({int(k): np.asarray(a, dtype=np.intp) for k, a in find_ties(scenes, fold).arrays.items()})
+    rng = np.random.default_rng(0)
+    words = [scene.depth + rng.choice([-0.5, 0.5], scene.depth.shape) for scene in scenes]
+    evidence = Evidence(said_by(words, scenes), scenes, fold.train)
+    again = ties.pairs(bands, scenes, fold.train)
+    model = depth_model.learn(bands, [scenes[i] for i in fold.train], SIZES, again)
+    errors = {}
+    for tied in (True, False):
+        found = {}
+        for clip in ties.clips(fold.test, fold.train, tied=tied):
+            graph = posed(clip, evidence, ties, again, bands, scenes)("one", Weighing(0.3, None, "Laplace"))
+            beliefs = depth_model.quietly(model.infer, graph)
+            found |= answers(beliefs, graph, clip, (6, 12))
+        assert sorted(found) == [6, 7] and found[6].shape == (6, 12)
+        errors[tied] = np.mean([error_of(one, scenes[i]) for i, one in found.items()])
+    assert errors[True] < 0.5 * errors[False]
+
+
+def test_words_are_worth_more_where_look_alikes_are_near():
+    scenes = smooth_scenes(3)
+    near = {i: np.where(np.arange(9) < 5, 1.0, 2.0) * np.ones((6, 1)) for i in range(3)}
+    words = [scene.depth + np.where(near[i] < 1.5, 0.05, 0.4) for i, scene in enumerate(scenes)]
+    said = replace(said_by(words, scenes), near=near)
+    evidence = Evidence(said, scenes, (0, 1))
+    scale = np.where(near[2] < 1.5, 0.05, 0.4).reshape(-1, 1)
+    expected = -np.abs(evidence.points - words[2].reshape(-1, 1)) / scale
+    np.testing.assert_allclose(evidence.of(2)("one", Weighing(1.0, 0.0, "Laplace")), expected)
+    # Words that are not averaged with look-alikes know nothing of them.
+    alone = -np.abs(evidence.points - words[2].reshape(-1, 1)) / np.abs(words[0] - scenes[0].depth).mean()
+    np.testing.assert_allclose(evidence.of(2)("one", Weighing(1.0, None, "Laplace")), alone)
+    counted = evidence.of(2)("one", Weighing(1.0, 0.0, "as counted"))
+    at = evidence.points[counted.argmax(axis=1)].reshape(6, 9)
+    assert np.abs(at - scenes[2].depth)[:, :5].mean() < 0.05
+
+
+def test_a_known_depth_is_evidence_of_itself():
+    scenes = smooth_scenes(3)
+    evidence = Evidence(said_by([s.depth for s in scenes], scenes), scenes, (0, 1))
+    logs = evidence.of_known(np.array([[0.5, np.nan]]))
+    assert evidence.points[logs[0].argmax()] == pytest.approx(0.5, abs=0.02)
+    np.testing.assert_array_equal(logs[1], 0.0)
+
+
+def test_the_experiment_on_a_film_ties_its_frames(tmp_path):
+    """Frames as 7-Scenes has them, of a camera that moves along a wall."""
+    rng = np.random.default_rng(3)
+    folder = tmp_path / "film"
+    folder.mkdir()
+    wall = rng.random((12, 20, 3))
+    depths = np.linspace(4000, 1000, 12)[:, None] * (1 + 0.5 * rng.random(20))
+    for k in range(6):
+        seen = np.kron(wall[:, k : k + 14], np.ones((10, 10, 1)))
+        Image.fromarray((255 * seen).astype(np.uint8)).save(folder / f"frame-{k:06d}.color.jpg")
+        raw = np.kron(depths[:, k : k + 14], np.ones((10, 10))).astype(np.uint16)
+        Image.fromarray(raw).save(folder / f"frame-{k:06d}.depth.png")
+    report = depth.run(Study("depth", Options(tmp_path / "out", folder)), SIZES)
+    table = {(row["method"], row["evidence"]): row for row in report.tables[0].rows}
+    assert table["kernel BP, each frame by itself", "ridge"]["images"] == 1
+    assert np.isfinite([row["MAE log10"] for row in table.values()]).all()
+    settings = {
+        row["method"]: row["settings"] for row in report.tables[1].rows if "best found" in row["method"]
+    }
+    assert all("tied" in text for text in settings.values()) and len(settings) == 3
+    assert "tied to" in " ".join(report.settings)

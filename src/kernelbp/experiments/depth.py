@@ -11,8 +11,11 @@ was not trained on. What that is worth is learned there, too: how far it is off 
 likelihood around it, or the likelihood is how often it was said at each depth. Look-alikes' own depths have a Laplace
 likelihood. Errors of neighbouring patches are alike, which no likelihood of single patches knows: evidence is therefore
 raised to a power. The power, the form of the likelihood, and what look-alikes count once more beside the average, are chosen
-by belief propagation on training images, or that look-alikes are not heard at all; where the test comes later in time than
-training, on the last third of them.
+by belief propagation on training images, or that look-alikes are not heard at all.
+
+Where images are frames of a film, the test comes later in time than training, and settings are chosen on the last third of the
+training frames. There patches are tied to those of the frame before that show the same, too, and the likelihood of a word depends on how near
+look-alikes are: the same things come into view again.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from numpy.typing import NDArray
 from kernelbp.datasets.depth_features import DEPTH_FEATURES
 from kernelbp.errors import InputError
 from kernelbp.experiments.depth_evidence import LIKELIHOODS, TOGETHER, Evidence, Said, Weighing, best_of
-from kernelbp.experiments.depth_lookalikes import ALIKE, ALIKE_WORDS, find_look_alikes
+from kernelbp.experiments.depth_lookalikes import ALIKE, ALIKE_WORDS, NEAR, find_look_alikes
 from kernelbp.experiments.depth_model import (
     depth_name,
     grained,
@@ -71,6 +74,7 @@ from kernelbp.experiments.depth_scenes import (
     middle_of,
     scored,
 )
+from kernelbp.experiments.depth_sequence import TIES_WORDS, Clip, Ties, answers, find_ties, posed
 from kernelbp.experiments.report import Claim, Picture, Report, Table
 from kernelbp.experiments.study import Case, Result, Row, Study
 from kernelbp.graph import Graph
@@ -87,6 +91,7 @@ COUNTS = (None, 0.0, 0.3, 1.0, 3.0)
 CHOICES = tuple(Weighing(*choice) for choice in product(POWERS, COUNTS, LIKELIHOODS))
 """Ways to weigh the evidence, tried on training images: powers, counts of look-alikes (None: not heard), likelihoods."""
 GRID_ONLY = f"kernel BP, no {ALIKE}"
+UNTIED = "kernel BP, each frame by itself"
 TUNED_TOLERANCE = 1e-2
 """Settings are chosen by messages that have nearly settled."""
 PAPER_ITERATIONS, PAPER_DAMPING = 10, 0.9
@@ -108,24 +113,41 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
             Case(f"{ALIKE} alone, {fold.name}", lambda f=fold: find_look_alikes(scenes, f), 10)  # type: ignore[misc]
             for fold in folds
         ]
+        + [
+            Case(f"ties, {fold.name}", lambda f=fold: find_ties(scenes, f), 10)  # type: ignore[misc]
+            for fold in folds
+            if fold.test_is_later
+        ]
     )
 
     @cache
     def said_of(fold: Fold) -> Said:
         """What was said of a fold's scenes, from the finished cases."""
-        words = {
-            kind: {
-                int(name): np.asarray(array, dtype=np.float64)
-                for name, array in predicted[f"{kind} alone, {fold.name}"].arrays.items()
-            }
-            for kind in (*ESTIMATORS, ALIKE)
-        }
+        words: dict[str, dict[int, Matrix]] = {}
+        near: dict[int, Matrix] = {}
+        for kind in (*ESTIMATORS, ALIKE):
+            arrays = predicted[f"{kind} alone, {fold.name}"].arrays
+            numbers = [name for name in arrays if not name.startswith(NEAR)]
+            words[kind] = {int(name): np.asarray(arrays[name], dtype=np.float64) for name in numbers}
+            near = {int(name): arrays[f"{NEAR} {name}"] for name in numbers} if kind == ALIKE else near
         alike = words.pop(ALIKE)
-        return Said.of(scenes, fold, words, alike)
+        return Said.of(scenes, fold, words, alike, near if fold.test_is_later else None)
+
+    @cache
+    def ties_of(fold: Fold) -> Ties:
+        """Between the frames of a fold, from the finished cases; none where images are no film."""
+        if not fold.test_is_later:
+            return Ties({})
+        arrays = predicted[f"ties, {fold.name}"].arrays
+        return Ties({int(name): np.asarray(array, dtype=np.intp) for name, array in arrays.items()})
 
     tuned = study.finish(
         [
-            Case(f"settings, {fold.name}", lambda f=fold: tune(scenes, f, said_of(f), bands, sizes), 20)  # type: ignore[misc]
+            Case(
+                f"settings, {fold.name}",
+                lambda f=fold: tune(scenes, f, said_of(f), ties_of(f), bands, sizes),  # type: ignore[misc]
+                20,
+            )
             for fold in folds
         ]
     )
@@ -133,13 +155,16 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
         [
             Case(
                 f"kernel BP, {fold.name}",
-                lambda f=fold: infer(scenes, f, said_of(f), bands, sizes, tuned[f"settings, {f.name}"]),  # type: ignore[misc]
+                lambda f=fold: infer(  # type: ignore[misc]
+                    scenes, f, said_of(f), ties_of(f), bands, sizes, tuned[f"settings, {f.name}"]
+                ),
                 20,
             )
             for fold in folds
         ]
     )
     few = few_images(folds, sizes.rival_images)
+    whole = {fold.name: fold for fold in folds}
     others = study.finish(
         [
             Case(
@@ -148,8 +173,10 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
                     r,
                     w,
                     scenes,
-                    f,
-                    said_of(f),
+                    whole[f.name],
+                    f.test,
+                    said_of(whole[f.name]),
+                    ties_of(whole[f.name]),
                     bands,
                     sizes,
                     tuned[f"settings, {f.name}"],
@@ -193,7 +220,7 @@ def tied_bands(scenes: Sequence[Scene], folds: Sequence[Fold], sizes: Sizes) -> 
     return bands
 
 
-def tune(scenes: Sequence[Scene], fold: Fold, said: Said, bands: Indices, sizes: Sizes) -> Result:
+def tune(scenes: Sequence[Scene], fold: Fold, said: Said, ties: Ties, bands: Indices, sizes: Sizes) -> Result:
     """Choose how evidence is weighed on training images, each left out when relations are learned.
 
     Returns
@@ -204,16 +231,17 @@ def tune(scenes: Sequence[Scene], fold: Fold, said: Said, bands: Indices, sizes:
     jobs = judged(scenes, fold, sizes.tuned)
     for known, images in jobs:
         evidence = Evidence(said, scenes, known)
-        model = learn(bands, [scenes[i] for i in known], sizes)
-        for i in images:
-            scene, logs = middle_of(scenes[i], TUNED_PART), evidence.of(i, TUNED_PART)
-            if not np.isfinite(scene.depth).any():
-                continue  # nothing to judge by
+        again = ties.pairs(bands, scenes, known)
+        model = learn(bands, [scenes[i] for i in known], sizes, again)
+        middles = {i: middle_of(scenes[i], TUNED_PART) for i in images}
+        for clip in ties.clips(images, known):
+            graph_of = posed(clip, evidence, ties, again, bands, scenes, TUNED_PART)
             for kind, (number, weighing) in product(errors, enumerate(CHOICES)):
-                graph = softened(grid_of(bands, scene.depth.shape), evidence.points, logs(kind, weighing))
+                graph = graph_of(kind, weighing)
                 beliefs = quietly(model.infer, graph, tolerance=TUNED_TOLERANCE)
-                error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
-                errors[kind][number] += error / (len(images) * len(jobs))
+                for i, found in answers(beliefs, graph, clip, middles[clip.images[0]].depth.shape).items():
+                    if np.isfinite(middles[i].depth).any():  # else there is nothing to judge by
+                        errors[kind][number] += error_of(found, middles[i]) / (len(images) * len(jobs))
     rows: list[Row] = [
         {
             "fold": fold.name,
@@ -231,89 +259,103 @@ def tune(scenes: Sequence[Scene], fold: Fold, said: Said, bands: Indices, sizes:
 
 
 def infer(
-    scenes: Sequence[Scene], fold: Fold, said: Said, bands: Indices, sizes: Sizes, tuned: Result
+    scenes: Sequence[Scene],
+    fold: Fold,
+    said: Said,
+    ties: Ties,
+    bands: Indices,
+    sizes: Sizes,
+    tuned: Result,
 ) -> Result:
     """Kernel belief propagation on the test images, on top of each estimator."""
     train = [scenes[i] for i in fold.train]
     evidence = Evidence(said, scenes, fold.train)
     points = evidence.points
+    again = ties.pairs(bands, scenes, fold.train)
     began = time.perf_counter()
-    model = learn(bands, train, sizes)
+    model = learn(bands, train, sizes, again)
     fitted = time.perf_counter() - began
-    # Compiled once for all, for grids of this size: that is no part of an inference.
-    blank = grid_of(bands, scenes[fold.test[0]].depth.shape)
-    quietly(model.infer, softened(blank, points, np.zeros((blank.n_nodes, len(points)))), max_iterations=2)
+    # Compiled once for all, for frames of this size: that is no part of an inference.
+    few = Clip(ties.clips(fold.test, fold.train)[0].images[:2])
+    for clip in {few, Clip(few.images[:1])}:
+        blank = grid_of(bands, scenes[fold.test[0]].depth.shape, ties.links(clip, 1), again)
+        quietly(
+            model.infer, softened(blank, points, np.zeros((blank.n_nodes, len(points)))), max_iterations=2
+        )
     rows: list[Row] = []
     for i in fold.test:
         rows.append(scored(f"{TOGETHER} alone", TOGETHER, scenes[i], said.alone[TOGETHER][i]))
         rows.extend(scored(_pooled(kind), kind, scenes[i], word[i]) for kind, word in said.pooled.items())
     arrays: dict[str, NDArray[Any]] = {"points": points}
-    logs = {i: evidence.of(i) for i in fold.test}
-    for kind, method in product(said.alone, ("kernel BP", GRID_ONLY)):
-        weighing = best_of(tuned, kind, alike=method != GRID_ONLY)
-        for i in fold.test:
-            scene, shape = scenes[i], scenes[i].depth.shape
-            graph = softened(grid_of(bands, shape), points, logs[i](kind, weighing))
-            began = time.perf_counter()
-            beliefs = quietly(model.infer, graph)
-            seconds = time.perf_counter() - began
-            found = median_of(beliefs, graph, shape)
-            rows.append(
-                scored(
-                    method,
-                    kind,
-                    scene,
-                    found,
-                    fit=fitted,
-                    seconds=seconds,
-                    iterations=beliefs.iterations,
-                    converged=beliefs.converged,
-                    settings=str(weighing),
-                )
-            )
-            if method == GRID_ONLY:
-                continue
-            lone = Graph.from_edges([], variables=[depth_name(band) for band in np.repeat(bands, shape[1])])
-            plain = best_of(tuned, kind, power=1.0)
-            lone = softened(lone, points, logs[i](kind, plain))
-            unaided = median_of(model.infer(lone), lone, shape)
-            rows.append(scored(f"{kind}'s evidence, no grid", kind, scene, unaided, settings=str(plain)))
-            arrays[f"found {kind} {i}"] = found.astype(np.float32)
-            if kind == FOR_RIVALS:
-                arrays[f"truth {i}"] = scene.depth.astype(np.float32)
-                arrays[f"image {i}"] = scene.image
-                if i == fold.test[0]:
-                    arrays |= _histogram(beliefs, graph, shape, scene, train, bands, points)
+    for method in ("kernel BP", GRID_ONLY, UNTIED) if ties.before else ("kernel BP", GRID_ONLY):
+        for clip in ties.clips(fold.test, fold.train, tied=method != UNTIED):
+            graph_of = posed(clip, evidence, ties, again, bands, scenes)
+            for kind in said.alone:
+                weighing = best_of(tuned, kind, alike=method != GRID_ONLY)
+                graph = graph_of(kind, weighing)
+                began = time.perf_counter()
+                beliefs = quietly(model.infer, graph)
+                seconds = (time.perf_counter() - began) / len(clip.images)
+                for i, found in answers(beliefs, graph, clip, scenes[clip.images[0]].depth.shape).items():
+                    rows.append(
+                        scored(
+                            method,
+                            kind,
+                            scenes[i],
+                            found,
+                            fit=fitted,
+                            seconds=seconds,
+                            iterations=beliefs.iterations,
+                            converged=beliefs.converged,
+                            settings=str(weighing),
+                        )
+                    )
+                    if method == "kernel BP":
+                        arrays[f"found {kind} {i}"] = found.astype(np.float32)
+                if method == "kernel BP" and kind == FOR_RIVALS and fold.test[0] in clip.images:
+                    arrays |= _histogram(beliefs, graph, clip, scenes, train, bands, points)
+    for i, kind in product(fold.test, said.alone):
+        shape = scenes[i].depth.shape
+        lone = Graph.from_edges([], variables=[depth_name(band) for band in np.repeat(bands, shape[1])])
+        plain = best_of(tuned, kind, power=1.0)
+        lone = softened(lone, points, evidence.of(i)(kind, plain))
+        unaided = median_of(model.infer(lone), lone, shape)
+        rows.append(scored(f"{kind}'s evidence, no grid", kind, scenes[i], unaided, settings=str(plain)))
+        arrays[f"truth {i}"] = scenes[i].depth.astype(np.float32)
+        arrays[f"image {i}"] = scenes[i].image
     return Result(rows, arrays)
 
 
 def _histogram(
     beliefs: Any,
     graph: Graph,
-    shape: tuple[int, int],
-    scene: Scene,
+    clip: Clip,
+    scenes: Sequence[Scene],
     train: Sequence[Scene],
     bands: Indices,
     points: Matrix,
 ) -> dict[str, NDArray[Any]]:
-    """How depth is distributed in training, and the belief of the patch that is most torn between two depths."""
+    """How depth is distributed in training, and the belief of the patch of the first image that is most torn between two depths."""
+    scene = scenes[clip.images[0]]
     depths = np.concatenate([s.depth[np.isfinite(s.depth)] for s in train])
     counts, edges = np.histogram(depths, bins=40)
     spread = np.empty(graph.n_nodes)
     for name in graph.variables:
         spread[graph.nodes_of(name)] = beliefs[name].std()
-    spread[~np.isfinite(scene.depth).ravel()] = -np.inf
-    node = int(np.argmax(spread))
-    name = graph.variables[graph.node_variable[node]]
-    density = beliefs[name].density(points)[np.searchsorted(graph.nodes_of(name), node)]
-    mine = np.concatenate([s.depth[bands == bands[node // shape[1]]].ravel() for s in train])
-    band_counts = np.histogram(mine[np.isfinite(mine)], bins=edges)[0]
+    first = clip.frames.index(clip.images[0]) * scene.depth.size
+    mine = np.where(np.isfinite(scene.depth).ravel(), spread[first : first + scene.depth.size], -np.inf)
+    patch = int(np.argmax(mine))
+    row, column = divmod(patch, scene.depth.shape[1])
+    name = depth_name(bands[row])
+    density = beliefs[name].density(points)[np.searchsorted(graph.nodes_of(name), first + patch)]
+    band = np.concatenate([s.depth[bands == bands[row]].ravel() for s in train])
+    band_counts = np.histogram(band[np.isfinite(band)], bins=edges)[0]
     return {
         "edges": edges,
         "counts": counts,
         "band counts": band_counts,
         "density": density,
-        "patch": np.array(divmod(node, shape[1])),
+        "patch": np.array([row, column]),
         "patch image": scene.image,
         "patch truth": scene.depth,
     }
@@ -445,7 +487,8 @@ def _report(
             "belief propagation methods on the one left out (274 images of Make3D; kernel BP's mean absolute error 0.145). "
             "Here local predictors are trained on the features, and kernel belief propagation takes their word as evidence, "
             "averaged with the depths of patches of training images that look alike, and weighed by how they fare on images "
-            "they have not seen."
+            "they have not seen. Where images are frames of a film, patches are tied to those of the frame before that show the "
+            "same, and all test frames are inferred together."
         ),
         tables=[
             Table(
@@ -453,8 +496,8 @@ def _report(
                 "Mean absolute error in log10 depth, mean over test images",
                 table,
                 f"Wall seconds, measured in this run. The rivals get the evidence of {FOR_RIVALS}, with {ALIKE}, as kernel BP "
-                "does, and the same training pairs; at the paper's settings it is not raised to a power. They are slow: see "
-                "the column of images.",
+                "does, and the same training pairs; at the paper's settings it is not raised to a power, and frames of a film are "
+                "not tied to each other. They are slow: see the column of images.",
             ),
             Table("depth_images", "Every test image", every),
             Table(
@@ -588,16 +631,18 @@ def settings_of(
             ", ".join("not heard" if value is None else str(value) for value in values)
             for values in (POWERS, COUNTS, LIKELIHOODS)
         ),
-        "slow rivals' settings searched on": f"one in {TUNED_PART * SEARCHED_PART} columns, in the middle, of at most {SEARCHED_IMAGES} training "
-        f"images, with {SEARCHED_ITERATIONS['particle']} iterations of particle and {SEARCHED_ITERATIONS['Gaussian-mixture']} of Gaussian-mixture BP",
-        "settings chosen on": f"the middle half of the columns of at most {sizes.tuned} training images"
+        "slow rivals' settings searched on": f"one in {TUNED_PART * SEARCHED_PART} columns, in the middle, of "
+        + ("the same" if folds[0].test_is_later else f"at most {SEARCHED_IMAGES} training images")
+        + f", with {SEARCHED_ITERATIONS['particle']} iterations of particle and {SEARCHED_ITERATIONS['Gaussian-mixture']} of Gaussian-mixture BP",
+        "settings chosen on": "the middle half of the columns of "
         + (
-            ", of the last third (weights of predictors and look-alikes: on all)"
+            "the last third of the training frames (weights of predictors and look-alikes: of all)"
             if folds[0].test_is_later
-            else ""
+            else f"at most {sizes.tuned} training images"
         ),
         "images left out": f"those with depth for at most {LEAST_KNOWN:.0%} of their patches",
         ALIKE: ALIKE_WORDS,
+        **({"a patch of a frame is tied to": TIES_WORDS} if folds[0].test_is_later else {}),
         "patches learned from": sizes.patches,
         "boosting rounds, MLP epochs": f"{sizes.rounds}, {sizes.epochs}",
         **PREDICTOR_SETTINGS,

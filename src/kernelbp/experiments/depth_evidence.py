@@ -29,6 +29,9 @@ SMOOTHED = 0.5
 """Counts are smoothed over this much of a word's average error."""
 UNFORESEEN = 0.02
 """Counts of words that have nothing to do with depth, to all counts: where depth is seldom seen, no word is surprising."""
+CLASSES = 8
+"""Of patches by how near their look-alikes are, each with likelihoods of its own, where images are a film: what was seen before
+is known much better there than what was not."""
 LEAST_SCALE = 0.01
 """Of a likelihood, in log10 depth: nobody is believed to be nearer than this (2%)."""
 
@@ -42,11 +45,13 @@ class Said:
     alone : by predictor and scene, (rows, columns) log10 depths
     pooled : likewise, in that weighted mean with the look-alikes' median that is best on training images
     alike : by scene, depths of the look-alikes (rows, columns, look-alikes)
+    near : by scene, how far those are (rows, columns); None where likelihoods do not depend on it
     """
 
     alone: Mapping[str, Mapping[int, Matrix]]
     pooled: Mapping[str, Mapping[int, Matrix]]
     alike: Mapping[int, Matrix]
+    near: Mapping[int, Matrix] | None = None
 
     @classmethod
     def of(
@@ -55,6 +60,7 @@ class Said:
         fold: Fold,
         words: Mapping[str, Mapping[int, Matrix]],
         alike: Mapping[int, Matrix],
+        near: Mapping[int, Matrix] | None = None,
     ) -> Said:
         """What predictors say, each and all together, without and with the look-alikes."""
         middle = {ALIKE: {i: np.median(found, axis=-1) for i, found in alike.items()}}
@@ -63,6 +69,7 @@ class Said:
             {kind: combined(scenes, fold, group)[1] for kind, group in groups.items()},
             {kind: combined(scenes, fold, group | middle)[1] for kind, group in groups.items()},
             alike,
+            near,
         )
 
 
@@ -94,7 +101,8 @@ class Evidence:
     """Log-likelihoods of depth from what is said, worth what it is on known scenes.
 
     What is said of them comes from predictors that were not trained on them. The likelihood of a word is Laplace's around it,
-    with its average error on these scenes as scale, or how often that word was said there of patches at each depth.
+    with its average error on these scenes as scale, or how often that word was said there of patches at each depth. Where `said`
+    knows how near look-alikes are, a word averaged with them has a likelihood for each class of nearness.
 
     Parameters
     ----------
@@ -111,15 +119,28 @@ class Evidence:
         self._said = said
         depths = np.concatenate([scenes[i].depth.ravel() for i in known])
         self.points: Matrix = np.linspace(float(np.nanmin(depths)), float(np.nanmax(depths)), POINTS)
+        self._edges = np.empty(0)
+        if said.near is not None:
+            near = np.concatenate([said.near[i].ravel() for i in known])[np.isfinite(depths)]
+            edges = np.unique(np.quantile(near, np.arange(1, CLASSES) / CLASSES))
+            self._edges = edges[edges < near.max()]
+        classes = np.concatenate([self._classes(i) for i in known])
         voices = np.concatenate([said.alike[i].reshape(scenes[i].depth.size, -1) for i in known])
-        self._alike_scale = _scale(voices, depths[:, None])
-        self._scales: dict[tuple[str, bool], float] = {}
+        self._alike_scales = _scales(voices, depths[:, None], classes)
+        self._scales: dict[tuple[str, bool], Matrix] = {}
         self._tables: dict[tuple[str, bool], Matrix] = {}
         for heard, words in ((False, said.alone), (True, said.pooled)):
+            mine = classes if heard else np.zeros_like(classes)
             for kind, word in words.items():
                 flat = np.concatenate([word[i].ravel() for i in known])
-                self._scales[kind, heard] = _scale(flat, depths)
-                self._tables[kind, heard] = self._counted(flat, depths, self._scales[kind, heard])
+                scales = _scales(flat, depths, mine)
+                self._scales[kind, heard] = scales
+                self._tables[kind, heard] = np.stack(
+                    [
+                        self._counted(flat[mine == k], depths[mine == k], scale)
+                        for k, scale in enumerate(scales)
+                    ]
+                )
 
     def of(self, scene: int, part: int = 1) -> Callable[[str, Weighing], Matrix]:
         """Evidence of one scene, or of its middle, as a function of whose word it is and how it is weighed.
@@ -133,27 +154,40 @@ class Evidence:
         -------
         function of a kind of predictor and a `Weighing` with the log-likelihoods (nodes, points)
         """
-        alike = self._laplace(middle_columns(self._said.alike[scene], part), self._alike_scale)
+        classes = self._classes(scene, part)
+        alike = self._laplace(middle_columns(self._said.alike[scene], part), self._alike_scales[classes])
 
         def logs(kind: str, weighing: Weighing) -> Matrix:
             heard = weighing.count is not None
             word = middle_columns((self._said.pooled if heard else self._said.alone)[kind][scene], part)
+            mine = classes if heard else np.zeros_like(classes)
             found = (
-                self._laplace(word, self._scales[kind, heard])
+                self._laplace(word, self._scales[kind, heard][mine])
                 if weighing.likelihood == "Laplace"
-                else self._as_counted(word, self._tables[kind, heard])
+                else self._as_counted(word, self._tables[kind, heard], mine)
             )
             return weighing.power * (found + (weighing.count or 0.0) * alike)
 
         return logs
 
-    def _laplace(self, said: Matrix, scale: float) -> Matrix:
+    def of_known(self, depths: Matrix) -> Matrix:
+        """Log-likelihoods (nodes, points) of patches (rows, columns) whose depth is known; nothing is said where it is not."""
+        logs = self._laplace(depths, np.full(depths.size, LEAST_SCALE))
+        return np.where(np.isfinite(depths).reshape(-1, 1), logs, 0.0)
+
+    def _classes(self, scene: int, part: int = 1) -> NDArray[np.intp]:
+        """Of each patch (nodes,), by how near its look-alikes are."""
+        if self._said.near is None:
+            return np.zeros(middle_columns(self._said.alike[scene][..., 0], part).size, dtype=np.intp)
+        return np.searchsorted(self._edges, middle_columns(self._said.near[scene], part).ravel())
+
+    def _laplace(self, said: Matrix, scales: Matrix) -> Matrix:
         """Around depths (rows, columns), or many voices (rows, columns, voices), which together count as much as one."""
         voices = said.reshape(said.shape[0] * said.shape[1], -1).T
         logs = np.zeros((voices.shape[1], POINTS))
         for one in voices:
             logs -= np.abs(self.points - one[:, None])
-        return logs / (scale * len(voices))
+        return logs / (scales[:, None] * len(voices))
 
     def _counted(self, word: Matrix, depths: Matrix, scale: float) -> Matrix:
         """Log-probability (depths, words) of a word at each depth, both at `points`: counts, smoothed."""
@@ -166,13 +200,13 @@ class Evidence:
         logs: Matrix = np.log(smooth / smooth.sum(axis=1, keepdims=True))
         return logs
 
-    def _as_counted(self, said: Matrix, table: Matrix) -> Matrix:
-        """A table's log-likelihoods (nodes, points) of words, between two of its words on a line."""
+    def _as_counted(self, said: Matrix, tables: Matrix, classes: NDArray[np.intp]) -> Matrix:
+        """Log-likelihoods (nodes, points) of words in the tables of their classes, between two words on a line."""
         step = self.points[1] - self.points[0]
         place = np.clip((said.ravel() - self.points[0]) / step, 0, POINTS - 1)
         before = np.minimum(place.astype(np.intp), POINTS - 2)
         share = (place - before)[:, None]
-        logs: Matrix = (1 - share) * table.T[before] + share * table.T[before + 1]
+        logs: Matrix = (1 - share) * tables[classes, :, before] + share * tables[classes, :, before + 1]
         return logs
 
 
@@ -192,5 +226,9 @@ def best_of(tuned: Result, kind: str, *, alike: bool = True, power: float | None
     )
 
 
-def _scale(said: Matrix, depths: Matrix) -> float:
-    return max(float(np.nanmean(np.abs(said - depths))), LEAST_SCALE)
+def _scales(said: Matrix, depths: Matrix, classes: NDArray[np.intp]) -> Matrix:
+    """The average error of what is said, (classes,)."""
+    errors = np.abs(said - depths)
+    return np.array(
+        [max(float(np.nanmean(errors[classes == k])), LEAST_SCALE) for k in range(int(classes.max()) + 1)]
+    )

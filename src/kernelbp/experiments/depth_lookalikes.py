@@ -12,9 +12,11 @@ from kernelbp.datasets.depth_features import DEPTH_FEATURES
 from kernelbp.experiments.depth_scenes import Fold, Scene, inner_parts, scored
 from kernelbp.experiments.study import Result
 
-__all__ = ["ALIKE", "ALIKE_WORDS", "find_look_alikes"]
+__all__ = ["ALIKE", "ALIKE_WORDS", "NEAR", "Patches", "find_look_alikes"]
 
 ALIKE = "look-alikes"
+NEAR = "near"
+"""Of an array's name: how far look-alikes are."""
 COUNT = 20
 """Look-alikes of a patch."""
 ROW_WEIGHT = 8.0
@@ -38,12 +40,13 @@ def find_look_alikes(scenes: Sequence[Scene], fold: Fold) -> Result:
     Returns
     -------
     Result with a row for each test image (the median of the look-alikes' depths) and for each scene, by its number, their
-    log10 depths (rows, columns, look-alikes)
+    log10 depths (rows, columns, look-alikes) and, after the word "near", how far they are in the middle (rows, columns)
     """
     arrays: dict[str, NDArray[Any]] = {}
     for part in (*inner_parts(scenes, fold), fold.test):
         known = Patches([scenes[i] for i in fold.train if i not in part])
-        arrays |= {str(i): known.depths_alike(scenes[i]) for i in part}
+        for i in part:
+            arrays[str(i)], arrays[f"{NEAR} {i}"] = known.alike(scenes[i])
     rows = [scored(f"{ALIKE} alone", ALIKE, scenes[i], np.median(arrays[str(i)], axis=-1)) for i in fold.test]
     return Result(rows, arrays)
 
@@ -69,18 +72,18 @@ class Patches:
         known = np.flatnonzero(np.isfinite(depths))
         known = known[:: max(-(-len(known) // MOST_SEARCHED), 1)]
         self.depths = depths[known].astype(np.float32)
-        placed = np.concatenate([self._placed(scene) for scene in scenes])
+        placed = np.concatenate([self.placed(scene) for scene in scenes])
         self.search = NearestNeighbors(n_neighbors=min(COUNT, len(self.depths)), algorithm="brute").fit(
             placed[known]
         )
 
-    def depths_alike(self, scene: Scene) -> NDArray[np.float32]:
-        """Log10 depths (rows, columns, look-alikes) of the patches nearest to each of a scene."""
-        nearest = self.search.kneighbors(self._placed(scene), return_distance=False)
+    def alike(self, scene: Scene) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Log10 depths (rows, columns, look-alikes) of the patches nearest to each of a scene, and their median distance."""
+        distances, nearest = self.search.kneighbors(self.placed(scene))
         found: NDArray[np.float32] = self.depths[nearest].reshape(*scene.depth.shape, -1)
-        return found
+        return found, np.median(distances, axis=1).reshape(scene.depth.shape).astype(np.float32)
 
-    def _placed(self, scene: Scene) -> NDArray[np.float32]:
+    def placed(self, scene: Scene) -> NDArray[np.float32]:
         """Patches (n, DEPTH_FEATURES + 1) as points whose distance says how unlike they look."""
         features = (scene.features().reshape(-1, DEPTH_FEATURES) - self.centre) / self.scale
         rows, columns = scene.depth.shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from kernelbp.kernels import Gaussian
 from kernelbp.model import Model, Relation
 
 __all__ = [
+    "Again",
     "depth_name",
     "grained",
     "grid_of",
@@ -31,22 +32,29 @@ __all__ = [
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+Again = Mapping[tuple[int, int], tuple[Matrix, Matrix]]
+"""Training pairs of patches seen again in the next frame, by the bands of the later and of the earlier one."""
+
 GRAIN = 0.01
 """Depths are learned from in steps of this much log10 depth (2%): equal pairs are merged."""
 
 
-def parts_of(bands: Indices) -> tuple[dict[str, Any], dict[str, Relation]]:
-    """A depth for each band of rows; relations within and between bands."""
+def parts_of(bands: Indices, again: Again | None = None) -> tuple[dict[str, Any], dict[str, Relation]]:
+    """A depth for each band of rows; relations within and between bands, and between frames."""
     variables: dict[str, Any] = {depth_name(band): Gaussian() for band in np.unique(bands)}
     relations: dict[str, Relation] = {}
     for row, band in enumerate(bands):
         relations[f"beside {band}"] = Relation(depth_name(band), depth_name(band), symmetric=True)
         if row + 1 < len(bands):
             relations[below_name(bands, row)] = Relation(depth_name(band), depth_name(bands[row + 1]))
+    for here, before in again or ():
+        relations[again_name(here, before)] = Relation(depth_name(here), depth_name(before))
     return variables, relations
 
 
-def pairs_of(bands: Indices, scenes: Sequence[Scene]) -> dict[str, tuple[Matrix, Matrix]]:
+def pairs_of(
+    bands: Indices, scenes: Sequence[Scene], again: Again | None = None
+) -> dict[str, tuple[Matrix, Matrix]]:
     """Training pairs of all relations, in steps of `GRAIN`."""
     found: dict[str, tuple[list[Matrix], list[Matrix]]] = {}
 
@@ -66,18 +74,43 @@ def pairs_of(bands: Indices, scenes: Sequence[Scene]) -> dict[str, tuple[Matrix,
     for name, (first, _) in pairs.items():
         if not len(first):
             raise InputError(f"data: no training image has two known depths for the relation {name!r}")
-    return pairs
+    return pairs | {again_name(*ends): both for ends, both in (again or {}).items()}
 
 
-def grid_of(bands: Indices, shape: tuple[int, int]) -> Graph:
-    """One node for each patch; rows of a band are nodes of its variable."""
+def grid_of(
+    bands: Indices, shape: tuple[int, int], links: Sequence[Indices] = (), again: Again | None = None
+) -> Graph:
+    """One node for each patch; rows of a band are nodes of its variable.
+
+    Parameters
+    ----------
+    bands : (rows,)
+    shape : (rows, columns) of a frame
+    links : for each further frame, whose nodes follow, the node (nodes of a frame,) of the frame before that each of its
+        nodes is tied to; -1: to none
+    again : ties between other bands than these are left out
+    """
     relation = {
         "right": [f"beside {band}" for band in bands],
         "down": [below_name(bands, row) for row in range(len(bands) - 1)],
     }
-    graph = Graph.grid(shape, variable="depth", relation=relation)
+    frame = Graph.grid(shape, variable="depth", relation=relation)
     names = tuple(depth_name(band) for band in np.unique(bands))
-    return replace(graph, variables=names, node_variable=np.repeat(bands, shape[1]).astype(np.intp))
+    band = np.repeat(bands, shape[1]).astype(np.intp)
+    frame = replace(frame, variables=names, node_variable=band)
+    if not links:
+        return frame
+    relations = {name: number for number, name in enumerate(frame.relations)}
+    count, frames = frame.n_nodes, len(links) + 1
+    edges = [frame.edges + count * k for k in range(frames)]
+    kinds = [np.tile(frame.edge_relation, frames)]
+    for here, before in again or ():
+        number = relations.setdefault(again_name(here, before), len(relations))
+        for k, link in enumerate(links):
+            nodes = np.flatnonzero((link >= 0) & (band == here) & (band[link] == before))
+            edges.append(np.stack([nodes + count * (k + 1), link[nodes] + count * k], axis=1))
+            kinds.append(np.full(len(nodes), number, dtype=np.intp))
+    return Graph(names, np.tile(band, frames), tuple(relations), np.concatenate(edges), np.concatenate(kinds))
 
 
 def softened(graph: Graph, points: Matrix, logs: Matrix) -> Graph:
@@ -89,7 +122,7 @@ def softened(graph: Graph, points: Matrix, logs: Matrix) -> Graph:
     return graph
 
 
-def median_of(beliefs: Any, graph: Graph, shape: tuple[int, int]) -> Matrix:
+def median_of(beliefs: Any, graph: Graph, shape: tuple[int, ...]) -> Matrix:
     """The belief's median at every patch: what a mean absolute error asks for."""
     found = np.empty(graph.n_nodes)
     for name in graph.variables:
@@ -97,9 +130,9 @@ def median_of(beliefs: Any, graph: Graph, shape: tuple[int, int]) -> Matrix:
     return found.reshape(shape)
 
 
-def learn(bands: Indices, scenes: Sequence[Scene], sizes: Sizes) -> Model:
+def learn(bands: Indices, scenes: Sequence[Scene], sizes: Sizes, again: Again | None = None) -> Model:
     """Our model with its settings by default, but for the number of states."""
-    return Model(*parts_of(bands), budget=sizes.states).fit(pairs_of(bands, scenes))
+    return Model(*parts_of(bands, again), budget=sizes.states).fit(pairs_of(bands, scenes, again))
 
 
 def quietly(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -117,6 +150,11 @@ def grained(values: Matrix) -> Matrix:
 def depth_name(band: int | np.integer[Any]) -> str:
     """Of a band's variable."""
     return f"depth {band}"
+
+
+def again_name(here: int, before: int) -> str:
+    """Of the relation of a band's depths to those of a band of the frame before."""
+    return f"again {here} {before}"
 
 
 def below_name(bands: Indices, row: int) -> str:

@@ -2,7 +2,7 @@
 
 With the paper's settings the evidence is the best, for kernel belief propagation, of those not raised to a power. A search for
 better settings tries that evidence, and other powers and forms of the likelihood; what look-alikes count in it is taken from kernel belief
-propagation. Discrete belief propagation is searched for on the images that kernel belief propagation is, the others, which
+propagation. Frames of a film are inferred each by itself with the paper's settings; a search also tries to tie them, as ours are. Discrete belief propagation is searched for on the images that kernel belief propagation is, the others, which
 are slow, on a strip of some of them.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.experiments.depth_evidence import LIKELIHOODS, TOGETHER, Evidence, Said, Weighing, best_of
-from kernelbp.experiments.depth_model import grid_of, median_of, pairs_of, parts_of, quietly, softened
+from kernelbp.experiments.depth_model import Again, pairs_of, parts_of, quietly
 from kernelbp.experiments.depth_scenes import (
     TUNED_PART,
     Fold,
@@ -28,7 +28,8 @@ from kernelbp.experiments.depth_scenes import (
     middle_of,
     scored,
 )
-from kernelbp.experiments.study import Result
+from kernelbp.experiments.depth_sequence import Ties, answers, posed
+from kernelbp.experiments.study import Result, Row
 
 __all__ = [
     "FOR_RIVALS",
@@ -86,38 +87,50 @@ def compare(
     way: str,
     scenes: Sequence[Scene],
     fold: Fold,
+    few: Sequence[int],
     said: Said,
+    ties: Ties,
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
     seed: int = 0,
 ) -> Result:
-    """A rival with the predictions and the training pairs that kernel belief propagation has."""
+    """A rival with the predictions and the training pairs that kernel belief propagation has.
+
+    It is run on a `few` of the fold's test images, or on all if they are tied to each other.
+    """
     limit = sizes.particle_iterations if rival == "particle" else sizes.iterations
     settings: dict[str, Any] = {**PAPER[rival], "max_iterations": limit, "tolerance": 0.0}
-    weighing = best_of(tuned, FOR_RIVALS, power=1.0)
+    weighing, tied = best_of(tuned, FOR_RIVALS, power=1.0), False
     if way == "best found":
-        settings, weighing = _searched(rival, settings, scenes, fold, said, bands, sizes, tuned, seed)
+        settings, weighing, tied = _searched(
+            rival, settings, scenes, fold, said, ties, bands, sizes, tuned, seed
+        )
     train = [scenes[i] for i in fold.train]
     evidence = Evidence(said, scenes, fold.train)
+    again = ties.pairs(bands, scenes, fold.train)
     began = time.perf_counter()
-    model = _rival(rival, settings, bands, train)
+    model = _rival(rival, settings, bands, train, again)
     fitted = time.perf_counter() - began
     asked = {name: value for name, value in settings.items() if name in OF_INFER}
-    rows = []
-    for i in fold.test:
-        scene, shape = scenes[i], scenes[i].depth.shape
-        graph = softened(grid_of(bands, shape), evidence.points, evidence.of(i)(FOR_RIVALS, weighing))
+    rows: list[Row] = []
+    for clip in ties.clips(fold.test if tied else few, fold.train, tied=tied):
+        graph = posed(clip, evidence, ties, again, bands, scenes)(FOR_RIVALS, weighing)
         began = time.perf_counter()
         beliefs = quietly(model.infer, graph, seed=seed, **asked)
-        seconds = time.perf_counter() - began
-        found = median_of(beliefs, graph, shape)
-        used = ", ".join([*(f"{name} {value}" for name, value in settings.items()), str(weighing)])
-        rows.append(
+        seconds = (time.perf_counter() - began) / len(clip.images)
+        used = ", ".join(
+            [
+                *(f"{name} {value}" for name, value in settings.items()),
+                str(weighing),
+                *(["frames tied" if tied else "frames not tied"] if ties.before else []),
+            ]
+        )
+        rows.extend(
             scored(
                 f"{rival} BP, {way}",
                 FOR_RIVALS,
-                scene,
+                scenes[i],
                 found,
                 fit=fitted,
                 seconds=seconds,
@@ -125,6 +138,7 @@ def compare(
                 converged=beliefs.converged,
                 settings=used,
             )
+            for i, found in answers(beliefs, graph, clip, scenes[clip.images[0]].depth.shape).items()
         )
     return Result(rows)
 
@@ -135,12 +149,13 @@ def _searched(
     scenes: Sequence[Scene],
     fold: Fold,
     said: Said,
+    ties: Ties,
     bands: Indices,
     sizes: Sizes,
     tuned: Result,
     seed: int,
-) -> tuple[dict[str, Any], Weighing]:
-    """The settings and the evidence with the least error on training images."""
+) -> tuple[dict[str, Any], Weighing, bool]:
+    """The settings and the evidence with the least error on training images, and whether frames are tied for it."""
     slow = rival != "discrete"
     jobs = judged(scenes, fold, SEARCHED_IMAGES if slow else sizes.tuned)
     part = TUNED_PART * (SEARCHED_PART if slow else 1)
@@ -154,35 +169,39 @@ def _searched(
         ),
     ]
     weighings = list(dict.fromkeys(weighings))
-    errors = np.zeros((len(tried), len(weighings)))
+    ways = (True, False) if ties.before else (False,)
+    errors = np.zeros((len(tried), len(weighings), len(ways)))
     for known, images in jobs:
         evidence = Evidence(said, scenes, known)
-        logs = {i: evidence.of(i, part) for i in images}
+        again = ties.pairs(bands, scenes, known)
+        middles = {i: middle_of(scenes[i], part) for i in images}
+        clips = [(n, clip) for n, tied in enumerate(ways) for clip in ties.clips(images, known, tied=tied)]
+        posers = [(n, clip, posed(clip, evidence, ties, again, bands, scenes, part)) for n, clip in clips]
         models: dict[tuple[Any, ...], Any] = {}
         for number, options in enumerate(tried):
             learned = tuple(value for name, value in options.items() if name not in UNLEARNED)
             if learned not in models:
-                models[learned] = _rival(rival, options, bands, [scenes[i] for i in known])
+                models[learned] = _rival(rival, options, bands, [scenes[i] for i in known], again)
             model = models[learned]
             if "mixing" in options:
                 model.mixing = options["mixing"]
             asked = {name: value for name, value in options.items() if name in OF_INFER}
             # A search need not run as long as a test.
             asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
-            for i, (column, weighing) in product(images, enumerate(weighings)):
-                scene = middle_of(scenes[i], part)
-                if not np.isfinite(scene.depth).any():
-                    continue  # nothing to judge by
-                graph = grid_of(bands, scene.depth.shape)
-                graph = softened(graph, evidence.points, logs[i](FOR_RIVALS, weighing))
+            for (way, clip, graph_of), (column, weighing) in product(posers, enumerate(weighings)):
+                graph = graph_of(FOR_RIVALS, weighing)
                 beliefs = quietly(model.infer, graph, seed=seed, **asked)
-                error = error_of(median_of(beliefs, graph, scene.depth.shape), scene)
-                errors[number, column] += error / (len(images) * len(jobs))
-    best = divmod(int(np.argmin(errors)), len(weighings))
-    return tried[best[0]], weighings[best[1]]
+                for i, found in answers(beliefs, graph, clip, middles[clip.images[0]].depth.shape).items():
+                    if np.isfinite(middles[i].depth).any():  # else there is nothing to judge by
+                        error = error_of(found, middles[i])
+                        errors[number, column, way] += error / (len(images) * len(jobs))
+    best = np.unravel_index(int(np.argmin(errors)), errors.shape)
+    return tried[best[0]], weighings[best[1]], ways[best[2]]
 
 
-def _rival(rival: str, settings: Mapping[str, Any], bands: Indices, train: Sequence[Scene]) -> Any:
+def _rival(
+    rival: str, settings: Mapping[str, Any], bands: Indices, train: Sequence[Scene], again: Again
+) -> Any:
     from kernelbp import rivals
 
     make = {
@@ -191,4 +210,4 @@ def _rival(rival: str, settings: Mapping[str, Any], bands: Indices, train: Seque
         "Gaussian-mixture": rivals.GaussianMixtureModel,
     }[rival]
     own = {name: value for name, value in settings.items() if name not in OF_INFER}
-    return make(*parts_of(bands), **own).fit(pairs_of(bands, train))
+    return make(*parts_of(bands, again), **own).fit(pairs_of(bands, train, again))

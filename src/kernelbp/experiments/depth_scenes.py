@@ -43,6 +43,7 @@ __all__ = [
     "inner_parts",
     "judged",
     "load",
+    "middle",
     "middle_columns",
     "middle_of",
     "scored",
@@ -86,7 +87,7 @@ class Sizes:
     shrink: int = 1
     scenes: int = 100
     folds: int = 7
-    tested: int = 30
+    tested: int = 34
     patches: int = 20000
     rounds: int = 100
     epochs: int = 20
@@ -280,10 +281,14 @@ def thinned(numbers: Sequence[int], most: int) -> tuple[int, ...]:
 
 def middle_columns(values: NDArray[Any], part: int) -> NDArray[Any]:
     """One of `part` columns of (rows, columns, ...), those in the middle; at least four."""
-    columns = values.shape[1]
+    return values[:, middle(values.shape[1], part)]
+
+
+def middle(columns: int, part: int) -> slice:
+    """Which columns `middle_columns` keeps."""
     kept = min(max(columns // part, 4), columns)
     begin = (columns - kept) // 2
-    return values[:, begin : begin + kept]
+    return slice(begin, begin + kept)
 
 
 def middle_of(scene: Scene, part: int) -> Scene:
@@ -303,14 +308,15 @@ def inner_parts(scenes: Sequence[Scene], fold: Fold) -> list[tuple[int, ...]]:
 def judged(scenes: Sequence[Scene], fold: Fold, most: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Scenes that settings are chosen on, at most so many, evenly through each inner part.
 
-    Where the test comes later than all training they are of the last part, which comes later as well.
+    Where the test comes later than all training they are the last part, which comes later as well: all of it, for it is a film.
 
     Returns
     -------
     list of pairs: training scenes that may be known, and those judged on
     """
     parts = inner_parts(scenes, fold)
-    parts = parts[-1:] if fold.test_is_later else parts
+    if fold.test_is_later:
+        return [(tuple(i for part in parts[:-1] for i in part), parts[-1])]
     return [
         (tuple(i for i in fold.train if i not in part), thinned(part, max(most // len(parts), 1)))
         for part in parts
