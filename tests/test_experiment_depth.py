@@ -637,6 +637,18 @@ def test_words_are_worth_more_where_look_alikes_are_near():
     assert np.abs(at - scenes[2].depth)[:, :5].mean() < 0.05
 
 
+def test_no_class_of_nearness_is_without_patches():
+    scenes = smooth_scenes(3)
+    rng = np.random.default_rng(1)
+    # Half of the patches were seen before, exactly; the others are far.
+    near = {i: np.where(rng.random((6, 9)) < 0.5, 0.0, 1 + rng.random((6, 9))) for i in range(3)}
+    near[2][0, 0] = 0.3
+    said = replace(said_by([s.depth + 0.1 for s in scenes], scenes), near=near)
+    for likelihood in depth_evidence.LIKELIHOODS:
+        logs = Evidence(said, scenes, (0, 1)).of(2)("one", Weighing(1.0, 1.0, likelihood))
+        assert np.isfinite(logs).all()
+
+
 def test_a_known_depth_is_evidence_of_itself():
     scenes = smooth_scenes(3)
     evidence = Evidence(said_by([s.depth for s in scenes], scenes), scenes, (0, 1))
@@ -645,8 +657,9 @@ def test_a_known_depth_is_evidence_of_itself():
     np.testing.assert_array_equal(logs[1], 0.0)
 
 
-def test_the_experiment_on_a_film_ties_its_frames(tmp_path):
+def test_the_experiment_on_a_film_ties_its_frames(tmp_path, monkeypatch):
     """Frames as 7-Scenes has them, of a camera that moves along a wall."""
+    monkeypatch.setattr(depth_sequence, "LEAST_TIES", 20)  # there are few patches
     rng = np.random.default_rng(3)
     folder = tmp_path / "film"
     folder.mkdir()
@@ -659,10 +672,12 @@ def test_the_experiment_on_a_film_ties_its_frames(tmp_path):
         Image.fromarray(raw).save(folder / f"frame-{k:06d}.depth.png")
     report = depth.run(Study("depth", Options(tmp_path / "out", folder)), SIZES)
     table = {(row["method"], row["evidence"]): row for row in report.tables[0].rows}
-    assert table["kernel BP, each frame by itself", "ridge"]["images"] == 1
+    alone, tied = table["kernel BP, each frame by itself", "ridge"], table["kernel BP", "ridge"]
+    assert alone["images"] == tied["images"] == 1 and alone["MAE log10"] != tied["MAE log10"]
     assert np.isfinite([row["MAE log10"] for row in table.values()]).all()
     settings = {
         row["method"]: row["settings"] for row in report.tables[1].rows if "best found" in row["method"]
     }
-    assert all("tied" in text for text in settings.values()) and len(settings) == 3
+    assert all(text.endswith(("frames tied", "frames not tied")) for text in settings.values())
+    assert len(settings) == 3
     assert "tied to" in " ".join(report.settings)

@@ -102,7 +102,7 @@ class Evidence:
 
     What is said of them comes from predictors that were not trained on them. The likelihood of a word is Laplace's around it,
     with its average error on these scenes as scale, or how often that word was said there of patches at each depth. Where `said`
-    knows how near look-alikes are, a word averaged with them has a likelihood for each class of nearness.
+    knows how near look-alikes are, a word averaged with them, and the look-alikes' own, has a likelihood for each class of nearness.
 
     Parameters
     ----------
@@ -122,7 +122,8 @@ class Evidence:
         self._edges = np.empty(0)
         if said.near is not None:
             near = np.concatenate([said.near[i].ravel() for i in known])[np.isfinite(depths)]
-            edges = np.unique(np.quantile(near, np.arange(1, CLASSES) / CLASSES))
+            # Each is the nearness of a known patch, so no class is without one.
+            edges = np.unique(np.quantile(near, np.arange(1, CLASSES) / CLASSES, method="higher"))
             self._edges = edges[edges < near.max()]
         classes = np.concatenate([self._classes(i) for i in known])
         voices = np.concatenate([said.alike[i].reshape(scenes[i].depth.size, -1) for i in known])

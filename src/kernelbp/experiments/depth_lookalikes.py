@@ -40,7 +40,7 @@ def find_look_alikes(scenes: Sequence[Scene], fold: Fold) -> Result:
     Returns
     -------
     Result with a row for each test image (the median of the look-alikes' depths) and for each scene, by its number, their
-    log10 depths (rows, columns, look-alikes) and, after the word "near", how far they are in the middle (rows, columns)
+    log10 depths (rows, columns, look-alikes) and, after the word "near", their median distance (rows, columns)
     """
     arrays: dict[str, NDArray[Any]] = {}
     for part in (*inner_parts(scenes, fold), fold.test):

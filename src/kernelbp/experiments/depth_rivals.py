@@ -2,7 +2,8 @@
 
 With the paper's settings the evidence is the best, for kernel belief propagation, of those not raised to a power. A search for
 better settings tries that evidence, and other powers and forms of the likelihood; what look-alikes count in it is taken from kernel belief
-propagation. Frames of a film are inferred each by itself with the paper's settings; a search also tries to tie them, as ours are. Discrete belief propagation is searched for on the images that kernel belief propagation is, the others, which
+propagation. Frames of a film are inferred each by itself with the paper's settings; a search also tries to tie them, as
+ours are. Discrete belief propagation is searched for on the images that kernel belief propagation is, the others, which
 are slow, on a strip of some of them.
 """
 
@@ -76,7 +77,8 @@ SEARCHED_FACTORS = (1.0, 1 / 3, 3.0)
 """On the power of the evidence that is best for kernel belief propagation."""
 SEARCHED_ITERATIONS = {"discrete": 100, "particle": 20, "Gaussian-mixture": 5}
 SEARCHED_IMAGES, SEARCHED_PART = 5, 4
-"""For rivals that are slow: images at most, and of the columns kernel belief propagation is tuned on one of this many, in the middle."""
+"""For rivals that are slow: images at most, and of the columns kernel belief propagation is tuned on one of this many, in the
+middle. Of a film they are frames in the middle that follow each other, with all those columns: patches move sideways."""
 OF_INFER = {"weighting", "schedule", "damping", "max_iterations", "tolerance"}
 UNLEARNED = OF_INFER | {"mixing"}
 """Settings that change nothing in what is learned."""
@@ -108,7 +110,7 @@ def compare(
         )
     train = [scenes[i] for i in fold.train]
     evidence = Evidence(said, scenes, fold.train)
-    again = ties.pairs(bands, scenes, fold.train)
+    again = ties.pairs(bands, scenes, fold.train) if tied else {}
     began = time.perf_counter()
     model = _rival(rival, settings, bands, train, again)
     fitted = time.perf_counter() - began
@@ -158,7 +160,9 @@ def _searched(
     """The settings and the evidence with the least error on training images, and whether frames are tied for it."""
     slow = rival != "discrete"
     jobs = judged(scenes, fold, SEARCHED_IMAGES if slow else sizes.tuned)
-    part = TUNED_PART * (SEARCHED_PART if slow else 1)
+    part = TUNED_PART * (SEARCHED_PART if slow and not ties.before else 1)
+    if slow and ties.before:
+        jobs = [(known, _middle_frames(images)) for known, images in jobs]
     ours = best_of(tuned, FOR_RIVALS)
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
     weighings = [
@@ -169,7 +173,7 @@ def _searched(
         ),
     ]
     weighings = list(dict.fromkeys(weighings))
-    ways = (True, False) if ties.before else (False,)
+    ways = (False, True) if ties.before else (False,)
     errors = np.zeros((len(tried), len(weighings), len(ways)))
     for known, images in jobs:
         evidence = Evidence(said, scenes, known)
@@ -197,6 +201,11 @@ def _searched(
                         errors[number, column, way] += error / (len(images) * len(jobs))
     best = np.unravel_index(int(np.argmin(errors)), errors.shape)
     return tried[best[0]], weighings[best[1]], ways[best[2]]
+
+
+def _middle_frames(images: Sequence[int]) -> tuple[int, ...]:
+    begin = max(len(images) - SEARCHED_IMAGES, 0) // 2
+    return tuple(images[begin : begin + SEARCHED_IMAGES])
 
 
 def _rival(

@@ -71,23 +71,23 @@ class Sizes:
     shrink : patches along each side are divided by this
     scenes : most scenes used, evenly through all
     folds : most test folds
-    tested : most test images of a fold, evenly through all
+    tested : most test images of a fold, evenly through all; of a film the first
     patches : most patches a predictor is trained on
     rounds, epochs : of boosting, of the neural network
     bands : of rows that share their relations
     states : support points of each band's depth
-    tuned : training images on which settings are chosen
+    tuned : training images on which settings are chosen; of a film all of the last third
     iterations : of Gaussian-mixture and discrete belief propagation
     particle_iterations : of particles; the paper's are 100
     tried : most settings of a rival tried in its search
     per_row : whether the paper's own preset, with a relation per row, is run too, on one test image
-    rival_images : most test images that rivals, but for discrete ones, are run on: they are slow
+    rival_images : most test images that rivals, but for discrete ones, are run on: they are slow; all, where frames are tied
     """
 
     shrink: int = 1
     scenes: int = 100
     folds: int = 7
-    tested: int = 34
+    tested: int = 30
     patches: int = 20000
     rounds: int = 100
     epochs: int = 20
@@ -201,7 +201,7 @@ def load(study: Study, sizes: Sizes) -> tuple[str, list[Scene], list[Fold]]:
         Fold(
             name,
             tuple(i for i in range(len(scenes)) if i not in test),
-            thinned(test, sizes.tested),
+            test[: sizes.tested] if form == "7-Scenes" else thinned(test, sizes.tested),
             test_is_later=form == "7-Scenes",
         )
         for name, test in zip(names, tested, strict=True)
