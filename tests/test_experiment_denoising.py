@@ -59,16 +59,12 @@ def finished(tmp_path_factory) -> tuple[Report, Path]:
 
 
 def test_every_method_is_in_the_table_with_both_settings(finished):
-    report, folder = finished
+    _, folder = finished
     with (folder / "error.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {(row["method"], row["settings"]) for row in rows} == ENTRANTS
     for row in rows:
-        slow = row["method"] == denoising.SLOW
-        # The slow rival runs on fewer images, and the table says so by a gap.
-        assert (row["60"] == "") == slow
-        assert 0 < float(row["4"]) < 80
-    assert "Gaussian-mixture BP on 1 images only" in report.tables[0].note
+        assert 0 < float(row["4"]) < 80 and 0 < float(row["60"]) < 80
 
 
 def test_report_has_pictures_page_and_settings_of_all(finished):
@@ -87,7 +83,7 @@ def test_claims_say_what_the_tables_say(finished):
     report, _ = finished
     error = {(row["method"], row["settings"]): row for row in report.tables[0].rows}
     ours = error["kernel BP", "default"]["60"]
-    rivals = [row["60"] for key, row in error.items() if key[0] != "kernel BP" and row["60"] is not None]
+    rivals = [row["60"] for key, row in error.items() if key[0] != "kernel BP"]
     (claim,) = (c for c in report.claims if c.what.startswith("50 colours and more"))
     assert claim.holds == (ours < min(rivals))
     assert claim.measured.startswith(f"{ours / min(rivals):.2f} ")
@@ -128,7 +124,6 @@ def test_a_draw_without_an_answer_is_not_left_out_of_a_mean():
     rows = [{"RMSE mean": 2.0}, {"RMSE mean": 4.0}, {"RMSE mean": None}]
     assert denoising._average(Result(rows), "RMSE mean") is None
     assert denoising._average(Result(rows), "RMSE mean", 2) == 3.0
-    assert denoising._average(None, "RMSE mean") is None
 
 
 def test_the_papers_images_and_photographs_are_two_things(tmp_path):
