@@ -758,10 +758,28 @@ def test_members_speak_only_about_chains_they_have_not_seen():
     def train(x: np.ndarray, y: np.ndarray, member: int) -> Any:
         return lambda new: np.isin(new, x).astype(float)
 
-    together, said = cross_fitted(readings, readings, train, 3)
+    together, said = cross_fitted(readings, readings, list("abcdefg"), train, 3)
     assert not said.any() and said.shape == (14, 1)
     # Each chain is known to two of three members.
     np.testing.assert_allclose(together(np.array([[4.0]])), 2 / 3)
+
+
+def test_members_have_not_seen_relatives_of_the_chains_they_speak_about():
+    """Chains that come twice: the member that speaks about one does not know the other."""
+    readings = [np.full((2, 1), float(k // 2)) for k in range(8)]
+
+    def train(x: np.ndarray, y: np.ndarray, member: int) -> Any:
+        return lambda new: np.isin(new, x).astype(float)
+
+    _, said = cross_fitted(readings, readings, list("aabbccdd"), train, 2)
+    assert not said.any()
+
+
+def test_settings_are_chosen_on_whole_families():
+    chains = [blank_chain(f"{k:03d}x{letter}") for k in range(1, 60) for letter in "AB"]
+    fold = Fold(Data(chains, False), deal(chains, 10, np.random.default_rng(0)), 3, 15, FULL, 0)
+    chosen, rest = ({chain.name[:4] for chain in part} for part in (fold.tuning, fold.rest))
+    assert len(fold.tuning) == 24 and len(chosen) == 12 and not chosen & rest
 
 
 def test_the_second_round_reads_what_members_said_of_chains_they_had_not_seen(monkeypatch):

@@ -69,6 +69,7 @@ class ReadyRegressor(RegressorMixin, BaseEstimator):
 def cross_fitted(
     readings: Sequence[Array],
     targets: Sequence[Array],
+    families: Sequence[str],
     train: Callable[[Array, Array, int], Speaker],
     members: int,
 ) -> tuple[Speaker, Matrix]:
@@ -76,16 +77,16 @@ def cross_fitted(
 
     Parameters
     ----------
-    readings, targets : of each chain
+    readings, targets, families : of each chain; chains of a family are left out together
     train : gives what a predictor trained on readings and targets says, from them and the member's number
-    members : at least 2; each chain is left out by one
+    members : at least 2, and no more than families; each chain is left out by one
 
     Returns
     -------
     what all members say on average, as a function of readings; and what the member that did not know a chain says
     about it, over all chains in order
     """
-    part = np.arange(len(readings)) % members
+    part = np.unique(families, return_inverse=True)[1] % members
     speakers: list[Speaker] = []
     said: list[Matrix] = [np.empty(0)] * len(readings)
     for member in range(members):
@@ -106,6 +107,7 @@ def cross_fitted(
 def networks_spoken(
     readings: Sequence[Array],
     classes: Sequence[Array],
+    families: Sequence[str],
     n_classes: int,
     *,
     members: int,
@@ -136,11 +138,17 @@ def networks_spoken(
 
         return speak
 
-    return cross_fitted(readings, classes, train, members)
+    return cross_fitted(readings, classes, families, train, members)
 
 
 def boosting_spoken(
-    readings: Sequence[Array], directions: Sequence[Array], *, members: int, trees: int, seed: int
+    readings: Sequence[Array],
+    directions: Sequence[Array],
+    families: Sequence[str],
+    *,
+    members: int,
+    trees: int,
+    seed: int,
 ) -> tuple[Speaker, Matrix]:
     """Boosted trees, one series for each coordinate, cross-fitted: predicted directions (n, 3).
 
@@ -164,4 +172,4 @@ def boosting_spoken(
 
         return speak
 
-    return cross_fitted(readings, directions, train, members)
+    return cross_fitted(readings, directions, families, train, members)

@@ -32,6 +32,7 @@ __all__ = [
     "cosines",
     "deal",
     "directions_of",
+    "families_of",
     "graph_of",
     "load",
     "neighbours",
@@ -181,7 +182,7 @@ def load(study: Study, sizes: Sizes) -> Data:
             f"expected at least {2 * sizes.folds}"
         )
     kept = _thinned(long, sizes.chains)
-    entries = len(set(_families(kept)))
+    entries = len(set(families_of(kept)))
     if entries < sizes.folds:
         raise InputError(
             f"data: {len(kept)} chains of {entries} entries in {study.options.data}; expected at least {sizes.folds} "
@@ -208,11 +209,11 @@ def _thinned(chains: Sequence[Chain], most: int) -> list[Chain]:
 
 def deal(chains: Sequence[Chain], folds: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """The fold of each chain; chains of one entry, or of equal sequence, share it."""
-    names, numbers = np.unique(_families(chains), return_inverse=True)
+    names, numbers = np.unique(families_of(chains), return_inverse=True)
     return (np.argsort(rng.permutation(len(names))) % folds)[numbers]
 
 
-def _families(chains: Sequence[Chain]) -> list[str]:
+def families_of(chains: Sequence[Chain]) -> list[str]:
     """Of each chain, the first entry among all that shared entries or equal sequences tie it to."""
     found = [ENTRY.fullmatch(chain.name) for chain in chains]
     entries = [match[1].lower() if match else chain.name for match, chain in zip(found, chains, strict=True)]
@@ -305,9 +306,17 @@ class Fold:
 
     @property
     def tuning(self) -> list[Chain]:
-        """Training chains on which settings are chosen, at most a quarter of them."""
+        """Training chains on which settings are chosen, whole families, at most a quarter of all if there is one so small."""
         train = self.train
-        return _thinned(train, min(self.sizes.tuning, max(len(train) // 4, 1)))
+        families = families_of(train)
+        names, counts = np.unique(families, return_counts=True)
+        room, chosen = min(self.sizes.tuning, max(len(train) // 4, 1)), {str(names[np.argmin(counts)])}
+        room -= int(counts.min())
+        for number in np.random.default_rng(self.number).permutation(len(names)).tolist():
+            if names[number] not in chosen and counts[number] <= room:
+                chosen.add(str(names[number]))
+                room -= int(counts[number])
+        return [chain for chain, family in zip(train, families, strict=True) if family in chosen]
 
     @property
     def rest(self) -> list[Chain]:

@@ -17,7 +17,7 @@ from kernelbp.experiments.local_predictors import (
     boosting_spoken,
     networks_spoken,
 )
-from kernelbp.experiments.protein_chains import Chain, Fold, directions_of, windows_of
+from kernelbp.experiments.protein_chains import Chain, Fold, directions_of, families_of, windows_of
 
 __all__ = ["KINDS", "NETWORKS", "ONE", "RIDGE", "WINDOW", "Evidence", "boosting", "linear", "networks"]
 
@@ -100,6 +100,7 @@ def networks(fold: Fold) -> list[Evidence]:
         speaker, said = networks_spoken(
             np.split(heard, ends[:-1]),
             classes,
+            families_of(train),
             len(states),
             members=fold.sizes.members,
             epochs=fold.sizes.epochs,
@@ -135,6 +136,7 @@ def boosting(fold: Fold) -> Evidence:
     speaker, heard = boosting_spoken(
         [windows_of([chain], fold.window) for chain in fold.train],
         [chain.directions[chain.known] for chain in fold.train],
+        families_of(fold.train),
         members=min(fold.sizes.members, 3),
         trees=fold.sizes.trees,
         seed=fold.seed,
