@@ -196,7 +196,7 @@ def test_search_takes_the_least_error_stage_after_stage(black, tmp_path):
     assert (paper.kind, paper.options, paper.tried) == ("paper", {"damping": 5.0}, 1)
     # 7 + 5 is worse than the mode's 10; 1 + 0.5 is better.
     assert (paper.estimate, paper.error) == ("mode", 10.0)
-    assert (best.kind, best.options, best.tried) == ("best found", {"shift": 1.0, "damping": 0.5}, 3)
+    assert (best.kind, best.options, best.tried) == ("best found", {"shift": 1.0, "damping": 0.5}, 4)
     assert (best.estimate, best.error) == ("mean", 1.5)
 
 
@@ -205,6 +205,23 @@ def test_fewer_stages_are_searched_when_asked(black, tmp_path):
     case = search_case("search", method, *black, stages=1)
     _, best = chosen(case.run().rows, [method])
     assert best.options == {"shift": 1.0, "damping": 5.0}
+
+
+def test_what_a_search_finds_is_no_worse_than_the_papers_settings(black):
+    method = _pretended([{"shift": (60.0, 70.0)}])
+    method = replace(method, settings={"paper": {"shift": 2.0, "damping": 0.0}})
+    paper, best = chosen(search_case("search", method, *black).run().rows, [method])
+    assert (best.kind, best.options, best.error) == ("best found", paper.options, 2.0)
+
+
+def test_an_iteration_that_could_not_be_timed_lets_no_claim_hold(finished):
+    report, _ = finished
+    rows = [{"iteration s": None}, {"iteration s": 0.002}, {"iteration s": 0.004}]
+    assert denoising._average(Result(rows), "iteration s") == 0.002
+    assert denoising._average(Result(rows[:1]), "iteration s") is None
+    # Inferences of two iterations on 12 x 12 pixels are too short to tell.
+    for claim in report.claims:
+        assert "could not be told" not in claim.measured or not claim.holds
 
 
 def test_measured_images_and_counts(black):

@@ -534,13 +534,19 @@ def search_case(
     """Settings tried on images that are not tested, and which of mean and mode is better.
 
     Each row of the result is one trial. Settings that are not searched, the paper's and our default, are tried too,
-    to see which estimate to take. `stages` is how many grids are searched; all if None.
+    to see which estimate to take; a search counts the paper's among its own trials. `stages` is how many grids are searched;
+    all if None.
     """
 
     def run() -> Result:
         rows = [_trial(method, kind, options, training, samples) for kind, options in method.settings.items()]
         best: Options = {**method.settings.get("paper", {}), **method.start}
-        tried: dict[str, dict[str, Any]] = {}
+        # What is found can be no worse than the paper's settings there.
+        tried: dict[str, dict[str, Any]] = {
+            row["options"]: {**row, "settings": "best found"}
+            for row in rows
+            if row["settings"] == "paper" and method.stages
+        }
         for grid in method.stages[:stages]:
             for values in itertools.product(*grid.values()):
                 options = {**best, **dict(zip(grid, values, strict=True))}
