@@ -548,6 +548,23 @@ def test_a_patch_is_tied_to_where_it_was_in_the_frame_before():
         np.testing.assert_array_equal(tied[:, :-1], numbers[:, 1:])
 
 
+def test_frames_with_others_missing_between_them_do_not_follow_each_other():
+    scenes = [replace(scene, time=8 * k) for k, scene in enumerate(film(8)) if k not in (3, 4)]
+    found = find_ties(scenes, Fold("last", (0, 1, 2, 3), (4, 5), test_is_later=True))
+    assert sorted(found.arrays) == ["1", "2", "4", "5"]
+    ties = Ties({int(k): np.asarray(a, dtype=np.intp) for k, a in found.arrays.items()})
+    assert ties.clips((3, 4, 5), (0, 1, 2)) == [Clip((3, 4, 5))]
+
+
+def test_frames_are_in_the_order_of_their_numbers(tmp_path):
+    for number in (9, 10, 100):
+        raw = np.full((20, 20), 1000 + number, dtype=np.uint16)
+        Image.fromarray(raw).save(tmp_path / f"frame-{number}.depth.png")
+        Image.fromarray(np.zeros((20, 20, 3), dtype=np.uint8)).save(tmp_path / f"frame-{number}.color.jpg")
+    (tmp_path / "frame-best.depth.png").write_text("no number")
+    assert [scene.time for scene in load_7scenes(tmp_path, shape=(2, 2))] == [9, 10, 100]
+
+
 def test_frames_that_follow_each_other_are_one_clip_after_the_known_one():
     ties = Ties({i: np.zeros((2, 2), dtype=np.intp) for i in range(1, 9)})
     known = (0, 1, 2, 3)

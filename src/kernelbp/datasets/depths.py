@@ -7,6 +7,7 @@ Files are not trusted: sizes are checked before anything is decoded, and nothing
 from __future__ import annotations
 
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -46,6 +47,7 @@ NEAREST = 0.1
 """Metres below which a reading is no depth."""
 MILLIMETRES = 1000.0
 UNKNOWN_7SCENES = 65535
+FRAME = re.compile(r"frame-(\d{1,9})\.depth\.png")
 PIXELS = 10
 """Images are kept at this many pixels a patch, which is what features are computed at."""
 MOST_PIXELS = 50_000_000
@@ -65,12 +67,14 @@ class DepthScene:
     image : (height, width, 3) red, green, blue from 0 to 1
     depth : (rows, columns) of patches: log10 of depth, NaN where unknown
     group : scenes of one group show the same thing, and are never trained and tested on together
+    time : number of the frame, where scenes are frames of a film
     """
 
     name: str
     image: Single
     depth: Matrix
     group: str
+    time: int | None = None
 
 
 def load_make3d(
@@ -129,21 +133,23 @@ def load_7scenes(
     if not is_whole(every) or every < 1:
         raise InputError(f"every: expected a whole number of at least 1, got {every!r}")
     root = _folder(folder)
+    numbered = [(FRAME.fullmatch(path.name), path) for path in root.glob("frame-*.depth.png")]
+    frames = sorted((int(match[1]), path) for match, path in numbered if match)
     pairs = []
-    for depth in sorted(root.glob("frame-*.depth.png"))[::every]:
+    for time, depth in frames[::every]:
         stem = depth.name.removesuffix(".depth.png")
         images = [path for ending in ("jpg", "png") if (path := root / f"{stem}.color.{ending}").is_file()]
         if images:
-            pairs.append((stem, images[0], depth))
+            pairs.append((stem, images[0], depth, time))
     if not pairs:
         raise InputError(
             f"{root}: expected frame-N.color.jpg and frame-N.depth.png (7-Scenes), found no such pair"
         )
     return (
         DepthScene(
-            stem, _image(image, shape), np.log10(_seven_scenes_depth(depth, shape) / MILLIMETRES), stem
+            stem, _image(image, shape), np.log10(_seven_scenes_depth(depth, shape) / MILLIMETRES), stem, time
         )
-        for stem, image, depth in pairs
+        for stem, image, depth, time in pairs
     )
 
 

@@ -29,7 +29,7 @@ from kernelbp.experiments.depth_scenes import (
     middle_of,
     scored,
 )
-from kernelbp.experiments.depth_sequence import Ties, answers, posed
+from kernelbp.experiments.depth_sequence import Clip, Ties, answers, posed
 from kernelbp.experiments.study import Result, Row
 
 __all__ = [
@@ -115,8 +115,12 @@ def compare(
     model = _rival(rival, settings, bands, train, again)
     fitted = time.perf_counter() - began
     asked = {name: value for name, value in settings.items() if name in OF_INFER}
+    clips = ties.clips(fold.test if tied else few, fold.train, tied=tied)
+    # Compiled once for all: that is no part of an inference, as it is none of ours.
+    small = posed(Clip(clips[0].images[:1]), evidence, ties, again, bands, scenes, SEARCHED_PART)
+    quietly(model.infer, small(FOR_RIVALS, weighing), seed=seed, **{**asked, "max_iterations": 1})
     rows: list[Row] = []
-    for clip in ties.clips(fold.test if tied else few, fold.train, tied=tied):
+    for clip in clips:
         graph = posed(clip, evidence, ties, again, bands, scenes)(FOR_RIVALS, weighing)
         began = time.perf_counter()
         beliefs = quietly(model.infer, graph, seed=seed, **asked)
@@ -183,16 +187,17 @@ def _searched(
         posers = [(n, clip, posed(clip, evidence, ties, again, bands, scenes, part)) for n, clip in clips]
         models: dict[tuple[Any, ...], Any] = {}
         for number, options in enumerate(tried):
-            learned = tuple(value for name, value in options.items() if name not in UNLEARNED)
-            if learned not in models:
-                models[learned] = _rival(rival, options, bands, [scenes[i] for i in known], again)
-            model = models[learned]
-            if "mixing" in options:
-                model.mixing = options["mixing"]
             asked = {name: value for name, value in options.items() if name in OF_INFER}
             # A search need not run as long as a test.
             asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
             for (way, clip, graph_of), (column, weighing) in product(posers, enumerate(weighings)):
+                learned = (ways[way], *(value for name, value in options.items() if name not in UNLEARNED))
+                if learned not in models:
+                    pairs = again if ways[way] else {}
+                    models[learned] = _rival(rival, options, bands, [scenes[i] for i in known], pairs)
+                model = models[learned]
+                if "mixing" in options:
+                    model.mixing = options["mixing"]
                 graph = graph_of(FOR_RIVALS, weighing)
                 beliefs = quietly(model.infer, graph, seed=seed, **asked)
                 for i, found in answers(beliefs, graph, clip, middles[clip.images[0]].depth.shape).items():

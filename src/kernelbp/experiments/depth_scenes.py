@@ -134,13 +134,17 @@ TINY = Sizes(
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """An image in this experiment: `features` are computed when they are first asked for, (rows, columns, 273)."""
+    """An image in this experiment: `features` are computed when they are first asked for, (rows, columns, 273).
+
+    `time` is the number of the frame, where images are frames of a film.
+    """
 
     name: str
     image: NDArray[np.uint8]
     depth: Matrix
     group: str
     features: Callable[[], NDArray[np.float32]]
+    time: int | None = None
 
 
 @dataclass(frozen=True)
@@ -245,6 +249,7 @@ def _kept(scene: DepthScene) -> Scene:
         scene.depth,
         scene.group,
         cache(lambda: depth_features(pixels / np.float32(255), scene.depth.shape)),
+        scene.time,
     )
 
 

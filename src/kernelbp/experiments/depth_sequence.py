@@ -28,6 +28,8 @@ Indices = NDArray[np.intp]
 
 REACH = 8
 """Rows and columns of patches by which a patch may have moved from one frame to the next."""
+LONGEST_STEP = 1.5
+"""Frames farther apart in time than this many times the usual do not follow each other: some are missing between them."""
 LEAST_TIES = 500
 """Pairs of patches a relation between frames is learned from; those of bands that fewer tie are left out."""
 TIES_WORDS = f"the patch of the frame before that looks most like it, at most {REACH} rows and columns away"
@@ -114,14 +116,19 @@ class Ties:
 def find_ties(scenes: Sequence[Scene], fold: Fold) -> Result:
     """For every frame of a fold that follows another: the patch of that other that each of its patches shows again.
 
+    Where frames between two are missing, the later one follows none.
+
     Returns
     -------
     Result with no rows and, by the frame's number, (rows, columns) numbers of patches
     """
     placed = Patches([scenes[i] for i in fold.train])
     used = sorted((*fold.train, *fold.test))
+    times = {i: i if (time := scenes[i].time) is None else time for i in used}
+    usual = np.median([times[i] - times[i - 1] for i in used if i - 1 in times])
+    follows = [i for i in used if i - 1 in times and times[i] - times[i - 1] < LONGEST_STEP * usual]
     points = {i: placed.placed(scenes[i]).reshape(*scenes[i].depth.shape, -1) for i in used}
-    return Result([], {str(i): _most_alike(points[i], points[i - 1]) for i in used if i - 1 in points})
+    return Result([], {str(i): _most_alike(points[i], points[i - 1]) for i in follows})
 
 
 def _most_alike(here: NDArray[np.float32], before: NDArray[np.float32]) -> NDArray[np.int32]:
