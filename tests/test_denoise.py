@@ -152,6 +152,42 @@ def test_blocks_cover_a_picture_once(monkeypatch):
     assert (count == 1).all()
 
 
+def test_colours_at_half_the_resolution_are_cleaned_there(monkeypatch):
+    """As JPEG files keep them: each colour of a noisy picture is that of two by two pixels."""
+    clean = colour_scene(96, 101)
+    buffer = io.BytesIO()
+    noisy = np.clip(with_noise(clean, 25.0), 0, 255).astype(np.uint8)
+    PIL.Image.fromarray(noisy).save(buffer, "JPEG", quality=92)
+    read = np.asarray(PIL.Image.open(buffer), dtype=float)
+    found = denoise(read)
+    assert [halved for _, halved in denoising._planes(read, ready())] == [False, True, True]
+    assert found.mean.shape == clean.shape == found.std.shape
+    assert denoising.steps_needed(read) == 3
+    monkeypatch.setattr(denoising, "COARSE", 0.0)
+    pixel_by_pixel = denoise(read)
+    assert psnr(found.mean, clean) > psnr(pixel_by_pixel.mean, clean) + 0.3 > psnr(read, clean) + 3.0
+
+
+def test_noise_of_single_pixels_and_small_pictures_are_cleaned_as_they_are():
+    for picture in (with_noise(colour_scene(), 20.0), colour_scene(), with_noise(colour_scene(6, 7), 20.0)):
+        assert not any(halved for _, halved in denoising._planes(picture, ready()))
+
+
+def test_halves_are_means_of_what_is_known():
+    plane = np.array([[1.0, 3.0, np.nan], [5.0, np.nan, np.nan], [2.0, 4.0, 8.0]])
+    np.testing.assert_array_equal(denoising._halved(plane), [[3.0, np.nan], [3.0, 8.0]])
+    slope = np.add.outer(np.arange(8.0), 2 * np.arange(9.0))
+    np.testing.assert_allclose(
+        denoising._doubled(denoising._halved(slope), (8, 9))[1:-1, 1:-2], slope[1:-1, 1:-2]
+    )
+
+
+def test_photographs_that_are_mostly_unknown_are_learned_from():
+    picture = with_noise(scene(200, 200), 1.0)
+    picture[:140] = picture[:, :140] = np.nan
+    assert learn([picture], sigma=20.0).gray.calibrations
+
+
 def test_gray_in_three_channels_is_gray():
     noisy = with_noise(scene(30, 30), 20.0)
     gray, colour = denoise(noisy, sigma=20.0), denoise(np.dstack([noisy] * 3), sigma=20.0)

@@ -26,6 +26,8 @@ INTERRUPTED = 130
 """What a shell calls a program that was stopped by Ctrl-C."""
 PATIENCE = 2.0
 """Seconds after which a progress bar appears."""
+SHOWN = 0.995
+"""Share of the pixels whose standard deviation a map tells apart; the rest is white."""
 
 
 def denoise(
@@ -93,7 +95,8 @@ def denoise(
         kernelbp denoise scan.tif --mask scratches.png --uncertainty map.png -o restored.tif
 
     Transparency is kept as it is. 16-bit gray pictures stay 16-bit (not as JPEG). The noise should differ
-    from pixel to pixel: blocks and blotches of strong JPEG compression are taken for part of the picture.
+    from pixel to pixel, or in colours from two by two pixels to the next, as JPEG files keep them: blocks and blotches of
+    strong JPEG compression are taken for part of the picture.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -160,14 +163,15 @@ def _denoise(
     photographs = _learned(learn_from, pair, noisy, sigma, quick, seed, console)
     learned_in = time.perf_counter() - began
     began = time.perf_counter()
-    with _bar("denoising", denoising.steps_needed(noisy), console) as step:
+    with _bar("denoising", denoising.steps_needed(noisy, photographs), console) as step:
         found = denoising.denoise(noisy, photographs, sigma=sigma, quick=quick, step=step)
     seconds = time.perf_counter() - began
     written = [(out, picture.with_values(found.mean))]
     spread = np.sqrt((found.std**2).mean(axis=2)) if found.std.ndim == 3 else found.std
     if uncertainty is not None:
-        brightest = max(float(spread.max()), np.finfo(np.float64).tiny)
-        written.append((uncertainty, Picture(spread * (255.0 / brightest))))
+        # Few pixels stand far out: scaled to the largest of all, a map would be dark.
+        brightest = max(float(np.quantile(spread, SHOWN)), np.finfo(np.float64).tiny)
+        written.append((uncertainty, Picture(np.minimum(spread * (255.0 / brightest), 255.0))))
     write_all(written)
     lines = [_summary(image, picture, found, sigma is None, quick, seconds)]
     if photographs is not None:
@@ -181,10 +185,10 @@ def _denoise(
                 f", of the pixels that are known; of those filled {_psnr(found.mean, truth, ~known):.2f} dB"
             )
         lines.append(said)
-    lines.append(f"the clean picture is in {out}")
+    lines.append(f"the denoised picture is in {out}")
     if uncertainty is not None:
         lines.append(
-            f"the standard deviation is in {uncertainty}: black is 0, white {float(spread.max()):.1f} gray levels"
+            f"the standard deviation is in {uncertainty}: black is 0, white {brightest:.1f} gray levels and more"
         )
     return "\n".join(lines)
 

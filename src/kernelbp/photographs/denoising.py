@@ -14,6 +14,7 @@ from kernelbp.errors import ConvergenceWarning, InputError
 from kernelbp.model import Model
 from kernelbp.photographs.noise import BLACK, WHITE, estimate_sigma
 from kernelbp.photographs.relations import (
+    COLOUR_STEP,
     NOISE_SHARE,
     Photographs,
     as_picture,
@@ -36,6 +37,8 @@ MARGIN = 16
 MOST_MARGIN = 200
 """Large holes take wider margins, up to this."""
 QUICK_ITERATIONS = 6
+COARSE = 0.4
+"""Noise that is so much weaker in single pixels than means of four of them show has not been in single pixels."""
 
 
 @dataclass(frozen=True)
@@ -101,59 +104,102 @@ def denoise(
         raise InputError("image: every pixel is missing; expected at least one that is known")
     picture = np.where(gaps[..., None], np.nan, picture)
     source = ready() if photographs is None else photographs
-    # A gray picture written as a colour one has the same noise in all three channels, not noise of each its own.
-    gray = is_gray(picture)
-    planes = split(picture[..., :1] if gray else picture)
+    planes = _planes(picture, source)
     channels = source.channels(len(planes))
+    # Of the noise of single pixels, if it is the same and independent in red, green and blue.
+    shares = (np.ones(1) if len(planes) == 1 else NOISE_SHARE) / [
+        2.0 if halved else 1.0 for _, halved in planes
+    ]
     if channels[0].knows_noise:
         if sigma is not None:
             raise InputError("sigma: the noise was learned with the relation, so it must not be given")
         levels = np.ones(len(planes))
     elif sigma is not None:
         check_sigma(sigma)
-        levels = sigma * (np.ones(1) if gray else NOISE_SHARE)
+        levels = sigma * shares
     else:
         # Each by itself: cameras and JPEG files leave less noise in colours than in brightness.
         levels = np.array(
-            [estimate_sigma(p, clipped=c.clipped) for p, c in zip(planes, channels, strict=True)]
+            [estimate_sigma(p, clipped=c.clipped) for (p, _), c in zip(planes, channels, strict=True)]
         )
-        shares = np.ones(1) if gray else NOISE_SHARE
         sigma = float(np.sqrt(np.mean((levels / shares) ** 2)))
-    blocks = _blocks(gaps)
     found = [
-        _denoise_channel(plane, channel.at(level), blocks, quick, n_jobs, step)
-        for plane, channel, level in zip(planes, channels, levels, strict=True)
+        _denoise_channel(plane, channel.at(level), quick, n_jobs, step)
+        for (plane, _), channel, level in zip(planes, channels, levels, strict=True)
     ]
-    mean, std = join([part[0] for part in found], [part[1] for part in found])
+    means, stds = [part[0] for part in found], [part[1] for part in found]
+    for k, (_, halved) in enumerate(planes):
+        if halved:
+            means[k], stds[k] = (_doubled(half, picture.shape[:2]) for half in (means[k], stds[k]))
+    mean, std = join(means, stds)
     mean = np.clip(mean, BLACK, WHITE)
-    if gray:
+    if len(planes) == 1:
         mean, std = (np.repeat(values, picture.shape[2], axis=2) for values in (mean, std))
     if np.ndim(image) == 2:
         mean, std = mean[..., 0], std[..., 0]
     return Denoised(mean, std, sigma, max(part[2] for part in found), all(part[3] for part in found))
 
 
-def steps_needed(image: ArrayLike) -> int:
+def steps_needed(image: ArrayLike, photographs: Photographs | None = None) -> int:
     """How many parts a picture is denoised in."""
-    picture = as_picture(image, "image")
-    gaps = np.any(np.isnan(picture), axis=2)
-    return len(_blocks(gaps)) * (1 if is_gray(picture) else 3)
+    planes = _planes(as_picture(image, "image"), ready() if photographs is None else photographs)
+    return sum(len(_blocks(np.isnan(plane))) for plane, _ in planes)
 
 
 Span = tuple[slice, slice]
 
 
+def _planes(picture: Image, source: Photographs) -> list[tuple[Image, bool]]:
+    """The channels that are denoised, each (rows, columns), and whether it is at half the picture's resolution.
+
+    JPEG files keep colours at half the resolution as a rule. Their noise is then not of single pixels, as that in brightness
+    is, and is taken out where it is.
+    """
+    # A gray picture written as a colour one has the same noise in all three channels, not noise of each its own.
+    planes = split(picture[..., :1] if is_gray(picture) else picture)
+    halves = [_halved(plane) for plane in planes[1:]]
+    if halves and not source.gray.knows_noise and all(map(_is_coarse, planes[1:], halves)):
+        return [(planes[0], False), *((half, True) for half in halves)]
+    return [(plane, False) for plane in planes]
+
+
+def _is_coarse(plane: Image, half: Image) -> bool:
+    """Whether a channel has noise, and hardly any in single pixels."""
+    try:
+        fine, coarse = (estimate_sigma(values, clipped=False) for values in (plane, half))
+    except InputError:  # too small to tell
+        return False
+    return coarse > COLOUR_STEP / 2 and fine < COARSE * 2 * coarse
+
+
+def _halved(plane: Image) -> Image:
+    """Means of two by two pixels, of those that are known."""
+    rows, columns = plane.shape
+    even = np.pad(plane, ((0, rows % 2), (0, columns % 2)), mode="edge")
+    fours = even.reshape(len(even) // 2, 2, -1, 2).swapaxes(1, 2).reshape(len(even) // 2, -1, 4)
+    known = np.isfinite(fours)
+    counts = known.sum(axis=2)
+    return np.where(counts > 0, np.where(known, fours, 0.0).sum(axis=2) / np.maximum(counts, 1), np.nan)
+
+
+def _doubled(half: Image, shape: tuple[int, ...]) -> Image:
+    """Back at twice the resolution, between pixels on a line."""
+    from scipy.ndimage import zoom
+
+    double: Image = zoom(half, 2, order=1, mode="nearest", grid_mode=True)
+    return double[: shape[0], : shape[1]]
+
+
 def _denoise_channel(
     plane: Image,
     model: Model,
-    blocks: list[tuple[Span, Span]],
     quick: bool,
     n_jobs: int | None,
     step: Callable[[], None] | None,
 ) -> tuple[Image, Image, int, bool]:
     mean, std = np.empty_like(plane), np.empty_like(plane)
     iterations, converged = 0, True
-    for kept, wider in blocks:
+    for kept, wider in _blocks(np.isnan(plane)):
         noisy = plane[wider]
         graph = grid(noisy).observe("read as", noisy.ravel())
         with warnings.catch_warnings():

@@ -457,11 +457,17 @@ def _apart(levels: Sequence[float]) -> list[float]:
 def _crops(
     truths: Sequence[Image], others: Sequence[Image], seed: int
 ) -> Iterator[tuple[Image, Image, tuple[slice, slice]]]:
-    """Places in a few planes, spread over all of them, chosen by chance within each."""
+    """Places in a few planes, spread over all of them, chosen by chance within each; something is known in each."""
     rng = np.random.default_rng(seed)
-    for index in np.linspace(0, len(truths) - 1, MOST_CROPS).astype(int):
-        top, left = (int(rng.integers(max(length - CROP, 0) + 1)) for length in truths[index].shape)
-        yield truths[index], others[index], (slice(top, top + CROP), slice(left, left + CROP))
+    some = [index for index, truth in enumerate(truths) if np.isfinite(truth).any()]
+    for index in np.linspace(0, len(some) - 1, MOST_CROPS).astype(int):
+        truth, other = truths[some[index]], others[some[index]]
+        top, left = (int(rng.integers(max(length - CROP, 0) + 1)) for length in truth.shape)
+        if not np.isfinite(truth[top : top + CROP, left : left + CROP]).any():
+            known = rng.choice(np.argwhere(np.isfinite(truth)))
+            farthest = np.maximum(np.subtract(truth.shape, CROP), 0)
+            top, left = np.clip(known - CROP // 2, 0, farthest).tolist()
+        yield truth, other, (slice(top, top + CROP), slice(left, left + CROP))
 
 
 def _training_graphs(
