@@ -432,7 +432,9 @@ def test_one_answer_for_several_variables_is_refused(mixed):
 
 
 def test_a_variable_the_graph_has_not_is_refused(mixed):
-    with pytest.raises(InputError, match="variable: no node of 'weight'; the graph has label, height"):
+    with pytest.raises(
+        InputError, match=r"takes the name of a variable, got 'weight'; the graph has label, height"
+    ):
         mixed[2]["weight"]
 
 

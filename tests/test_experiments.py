@@ -167,6 +167,14 @@ def test_a_report_on_the_terminal_says_what_holds(capsys):
 # ---------------------------------------------------------------------- the command
 
 
+def test_a_table_whose_words_would_be_broken_is_named_instead(capsys):
+    table = Table("curves", "Recall", [{f"at {k}": 0.12345 for k in range(1, 21)}])
+    show(Report("", "", [table]), Console(width=100))
+    assert "Recall: 1 rows, in curves.csv" in capsys.readouterr().out
+    show(Report("", "", [table]), Console(width=300))
+    assert "0.1235" in capsys.readouterr().out
+
+
 def test_each_experiment_explains_itself():
     names = ("denoising", "approximation", "depth", "protein", "papers")
     listed = CliRunner().invoke(app, ["reproduce", "--help"]).output

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 
 import networkx as nx
 import numpy as np
 import pytest
 
+import kernelbp as kb
 from kernelbp import Graph
 from kernelbp.errors import InputError
 from kernelbp.graph import Fixed, Readings, Softened
@@ -155,6 +157,41 @@ def test_from_networkx_keeps_nodes_names_and_attributes():
     assert graph.names == ("b", "a", ("c", 1))
     assert [graph.variables[v] for v in graph.node_variable] == ["pixel", "label", "variable"]
     assert set(named_edges(graph)) == {(1, 0, "shows"), (2, 1, "relation")}
+
+
+def test_nodes_of_networkx_are_known_by_their_names():
+    given = nx.DiGraph([("oslo", "bergen"), ("bergen", "voss")])
+    graph = Graph.from_networkx(given, variable="rain", relation="then")
+    assert graph.fix("bergen", 1.0).evidence[0].nodes.tolist() == [1]
+    assert graph.observe("read", [2.0, 3.0], nodes=["voss", "oslo"]).evidence[0].nodes.tolist() == [2, 0]
+    assert graph.observe("read", [2.0, 3.0], nodes=[2, 0]).evidence[0].nodes.tolist() == [2, 0]
+    assert len(graph.observe("read", [1.0, 2.0, 3.0], nodes="rain").evidence[0].nodes) == 3
+    with pytest.raises(InputError, match="no node is called 'paris'; the graph has variables rain"):
+        graph.fix(["oslo", "paris"], [1.0, 2.0])
+
+
+def test_edges_without_a_direction_are_warned_of_where_it_matters():
+    x = np.random.default_rng(0).standard_normal(200)
+    for symmetric, warned in ((False, True), (True, False)):
+        model = kb.Model({"s": kb.kernels.Gaussian()}, {"r": kb.Relation("s", "s", symmetric=symmetric)})
+        model.fit({"r": (x, x + 3.0)})
+        for given, may_warn in ((nx.path_graph(2), warned), (nx.DiGraph([(0, 1)]), False)):
+            graph = Graph.from_networkx(given, variable="s", relation="r").fix(0, 0.0)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model.infer(graph)
+            assert [str(w.message)[:23] for w in caught] == ["graph: edges of 'r' com"] * may_warn
+
+
+def test_an_image_is_observed_on_the_grid_of_its_pixels():
+    image = np.arange(6.0).reshape(2, 3)
+    graph = Graph.grid((2, 3), variable="pixel", relation="beside")
+    np.testing.assert_array_equal(
+        graph.observe("read as", image).evidence[0].values,
+        graph.observe("read as", image.ravel()).evidence[0].values,
+    )
+    with pytest.raises(InputError, match="expected one reading for each of the 6 nodes, got 3"):
+        graph.observe("read as", image.T)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1203,3 +1203,13 @@ def test_random_edits_of_the_text_are_refused_or_leave_a_sound_model(word_file: 
             with contextlib.suppress(InputError):
                 results(loaded, CASES["text"].graph)
     assert refused > 120 and all(text.startswith("kernels:") for text in wanted)
+
+
+def test_a_relation_known_by_its_potential_is_not_stored(tmp_path):
+    model = kb.Model(
+        {"s": kb.kernels.Delta()},
+        {"r": kb.Relation("s", "s", potential=np.eye(2) + 0.1)},
+        landmarks={"s": ["a", "b"]},
+    ).fit({})
+    with pytest.raises(UnsupportedError, match=r"'r' is known by its potential.*with_relation"):
+        model.save(tmp_path / "m.kbp")

@@ -175,3 +175,18 @@ def test_too_few_values_are_refused(values: Any) -> None:
 def test_what_is_no_kernel_is_refused() -> None:
     with pytest.raises(InputError, match=r"kernel: expected a kernel, got the class Gaussian"):
         check_kernel(Gaussian, VALUES)  # type: ignore[arg-type]
+
+
+def test_a_kernel_has_to_take_numbers_as_rows():
+    """Learning hands numbers over as rows of one."""
+
+    class Flat:
+        def __call__(self, X, Y=None):
+            X = np.asarray(X, dtype=float)
+            return np.exp(-(np.subtract.outer(X, X if Y is None else np.asarray(Y, dtype=float)) ** 2))
+
+        def diag(self, X):
+            return np.ones(len(X))
+
+    with pytest.raises(AssertionError, match=r"k\(X\[:, None\]\) should be an array of shape \(5, 5\)"):
+        check_kernel(Flat(), np.arange(5.0))

@@ -79,6 +79,7 @@ class Graph:
     names : what the nodes are called if not 0, 1, 2, ... (nodes of a networkx graph)
     evidence : what is known, in the order it was said
     readings : (edges, ...) what known relations measured along each edge, or None
+    directed : whether someone said which end of an edge is the first; not so in undirected networkx graphs
     kept : how inference has laid the edges out, for the next on this graph or one that differs in evidence only
 
     Examples
@@ -99,6 +100,7 @@ class Graph:
     names: tuple[Hashable, ...] | None = None
     evidence: tuple[Readings | Fixed | Softened, ...] = field(default=())
     readings: NDArray[Any] | None = None
+    directed: bool = True
     kept: Kept = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -265,12 +267,13 @@ class Graph:
     def from_networkx(
         cls, graph: networkx.Graph, *, variable: str = "variable", relation: str = "relation"
     ) -> Graph:
-        """A graph from networkx; nodes keep its order and `names` holds what it calls them.
+        """A graph from networkx; nodes keep its order, are numbered by it, and `names` holds what it calls them.
 
         Parameters
         ----------
         graph : networkx.Graph or DiGraph
-            A directed edge (a, b) makes a the relation's first end.
+            A directed edge (a, b) makes a the relation's first end. Without directions the end that networkx names first
+            is, which inference warns of where the relation is not symmetric.
         variable, relation : str
             The attribute of a node (an edge) that holds the name of its variable (relation). Where a
             node or edge has no such attribute, this is the name itself.
@@ -287,7 +290,8 @@ class Graph:
         edges = [
             (number[a], number[b], str(data.get(relation, relation))) for a, b, data in graph.edges(data=True)
         ]
-        return replace(cls.from_edges(edges, variables=variables), names=names)
+        made = cls.from_edges(edges, variables=variables)
+        return replace(made, names=names, directed=graph.is_directed())
 
     # ------------------------------------------------------------------ evidence
 
@@ -298,10 +302,15 @@ class Graph:
         ----------
         relation : str
             For instance "read as" for ``Relation("pixel", "reading")``.
-        values : one reading per node
+        values : one reading per node, or an array of the grid's shape
             NaN (None among objects) means not observed.
-        nodes : array of node numbers, or the name of a variable (all its nodes), optional
+        nodes : array of node numbers, list of their names in networkx, or the name of a variable (all its nodes), optional
             By default all nodes.
+
+        Returns
+        -------
+        Graph
+            Another graph: this one stays as it is.
 
         Examples
         --------
@@ -311,6 +320,13 @@ class Graph:
         """
         _checked_name(relation, "relation")
         where = self._nodes(nodes)
+        if (
+            nodes is None
+            and self.shape is not None
+            and isinstance(values, np.ndarray)
+            and values.shape == self.shape
+        ):
+            values = values.ravel()  # an image on the grid of its pixels
         column, kind = as_column(values, "values", allow_missing=True)
         if len(column) != len(where):
             raise InputError(
@@ -332,6 +348,8 @@ class Graph:
         array([0])
         """
         where = self._nodes(nodes)
+        if np.isscalar(values) and len(where) == 1:
+            values = [values]
         column, kind = as_column(values, "values")
         if len(column) != len(where):
             raise InputError(
@@ -415,8 +433,10 @@ class Graph:
     def _nodes(self, nodes: ArrayLike | str | None) -> Indices:
         if nodes is None:
             return np.arange(self.n_nodes, dtype=np.intp)
-        if isinstance(nodes, str):
+        if isinstance(nodes, str) and (self.names is None or nodes in self.variables):
             return self.nodes_of(nodes)
+        if self.names is not None and (called := self._called(nodes)) is not None:
+            return called
         array = np.atleast_1d(np.asarray(nodes))
         if array.dtype == bool and array.shape == (self.n_nodes,):
             return np.flatnonzero(array)
@@ -431,6 +451,21 @@ class Graph:
                 f"nodes: numbers must lie in 0 ... {self.n_nodes - 1}, got {int(array.min())} ... {int(array.max())}"
             )
         return array.astype(np.intp)
+
+    def _called(self, nodes: Any) -> Indices | None:
+        """The numbers of nodes that are given by their names in networkx; None if they are numbers or a mask."""
+        listed = [nodes] if isinstance(nodes, str) else nodes
+        if isinstance(listed, np.ndarray) or not isinstance(listed, Sequence):
+            return None
+        if all(isinstance(name, (int, np.integer, bool, np.bool_)) for name in listed):
+            return None
+        number = {name: index for index, name in enumerate(self.names or ())}
+        unknown = [name for name in listed if name not in number]
+        if unknown:
+            raise InputError(
+                f"nodes: no node is called {unknown[0]!r}; the graph has variables {', '.join(self.variables)}"
+            )
+        return np.array([number[name] for name in listed], dtype=np.intp)
 
     def _one_variable(self, nodes: Indices) -> None:
         kinds = np.unique(self.node_variable[nodes])

@@ -87,8 +87,15 @@ def check_kernel(kernel: Kernel, values: Any, *, tolerance: float = 1e-8) -> Non
         _compare(
             "slicing", f"k.diag({left_name})", part, "that part of k.diag(X)", diagonal[list(left)], allowed
         )
+    if getattr(kernel, "takes", "rows") == "rows" and _are_numbers(values):
+        rows = _block(kernel, "k(X[:, None])", gram.shape, np.asarray(values)[:, None])
+        _compare("rows", "k(X[:, None]), as learning hands numbers over,", rows, "k(X)", gram, allowed)
     _check_empty(kernel, values)
     _check_eigenvalues(gram, tolerance)
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biuf"
 
 
 def _take(values: Any, positions: Sequence[int]) -> Any:

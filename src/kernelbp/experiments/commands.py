@@ -30,7 +30,7 @@ Out = Annotated[
     Path | None,
     typer.Option(
         file_okay=False,
-        help="Folder for CSV, PNG, SVG and index.html; results/ and the name of the experiment if not given.",
+        help="Folder for CSV, PNG, SVG and index.html; if not given, results/ and the name of the experiment, with -quick after a quick run.",
         show_default=False,
     ),
 ]
@@ -165,13 +165,15 @@ def _carry_out(
     # Into a file or a pipe lines may be long; a table cut to 80 letters is hard to read.
     console = Console(width=None if sys.stdout.isatty() else WIDE)
     complaints = Console(stderr=True)
-    folder = out or Path("results") / name
+    # A first look does not stand in the way of the whole run.
+    folder = out or Path("results") / (f"{name}-quick" if quick else name)
     try:
         study = Study(name, Options(folder, data, quick, seed, resume), console, extras)
         report = import_module(f"kernelbp.experiments.{name}").run(study, **extras)
         page = save(report, folder)
-    except (KernelBPError, OSError) as error:
-        complaints.print(f"[red]Error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+    except (KernelBPError, OSError, MemoryError) as error:
+        said = str(error) or "not enough memory; what was finished is kept"
+        complaints.print(f"[red]Error:[/] {escape(said)}", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         complaints.print(

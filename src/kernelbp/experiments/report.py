@@ -119,13 +119,13 @@ def save(report: Report, folder: Path) -> Path:
 
 
 def show(report: Report, console: Console) -> None:
-    """Print tables and claims."""
+    """Print tables that fit the console, and claims; what is too long or too wide stands in its file and on the page."""
     import rich.table
     from rich.markup import escape
     from rich.text import Text
 
     for table in report.tables:
-        if len(table.rows) > MOST_SHOWN:
+        if len(table.rows) > MOST_SHOWN or _width(table) > console.width:
             console.print(
                 f"{escape(table.title)}: {len(table.rows)} rows, in {escape(table.name)}.csv", highlight=False
             )
@@ -142,6 +142,13 @@ def show(report: Report, console: Console) -> None:
         verdict = "[green]holds[/]" if claim.holds else "[red]does not hold[/]"
         said = escape(f"{claim.what}: {claim.measured} (wanted {claim.wanted})")
         console.print(f"{said} {verdict}", highlight=False)
+
+
+def _width(table: Table) -> int:
+    """Letters that the longest words of each column take, side by side: below that a console would break words."""
+    words = {name: [name, *(cell(row.get(name)) for row in table.rows)] for name in table.columns}
+    longest = [max(len(word) for text in texts for word in text.split() or [""]) for texts in words.values()]
+    return sum(longest) + 3 * len(longest) + 1
 
 
 def cell(value: Any) -> str:

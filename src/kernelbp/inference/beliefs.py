@@ -667,7 +667,8 @@ class Beliefs:
     def __getitem__(self, variable: str) -> VariableBeliefs:
         if variable not in self._source.graph.variables:
             raise InputError(
-                f"variable: no node of {variable!r}; the graph has {', '.join(self._source.graph.variables)}"
+                f"beliefs[...] takes the name of a variable, got {variable!r}; the graph has "
+                + ", ".join(self._source.graph.variables)
             )
         return VariableBeliefs(self._source, variable)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +43,18 @@ def check_call(graph: Any, choice: Mapping[str, Any], start: Any, dtype: Any, n_
 
 def wire_hidden(graph: Graph, relations: Mapping[str, Ends], evidence: Evidence) -> Wiring:
     """The messages between nodes whose value is not known."""
+    for name in () if graph.directed else graph.relations:
+        if (
+            name in relations
+            and relations[name].first == relations[name].second
+            and not relations[name].symmetric
+        ):
+            warnings.warn(
+                f"graph: edges of {name!r} come from an undirected networkx graph, and {name!r} is not symmetric, so "
+                "which end is the first is left to the order of the nodes; give a DiGraph, or a symmetric relation",
+                UserWarning,
+                stacklevel=3,
+            )
     fixed = [
         graph.nodes_of(name)[part.nodes] for name, part in zip(graph.variables, evidence.fixed, strict=True)
     ]

@@ -6,9 +6,11 @@ whole of it, and `files` alone touches the disk.
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from kernelbp.errors import InputError, KernelBPError, ModelFileError, UnsupportedError
@@ -56,6 +58,14 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     Model(variables: x; relations: r; fitted)
     """
     fitted = model._need_fitted()
+    for name, relation in model.relations.items():
+        if relation.potential is not None:
+            raise UnsupportedError(
+                f"relations: {name!r} is known by its potential, which a file does not hold; save a model without it, and "
+                f"after loading say model.with_relation({name!r}, Relation(..., potential=...))"
+            )
+    if not Path(path).absolute().parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder to write to", str(Path(path).parent))
     try:
         check_model(model, fitted)
     except ModelFileError as error:
