@@ -361,6 +361,18 @@ class Model:
         ------
         InputError
             Before any work, if names, lengths or values are wrong.
+
+        Examples
+        --------
+        >>> import numpy as np, kernelbp as kb
+        >>> rng = np.random.default_rng(0)
+        >>> level = rng.normal(size=1000).cumsum()
+        >>> model = kb.Model(
+        ...     {"level": kb.kernels.Gaussian(), "gauge": kb.kernels.Gaussian()},
+        ...     {"then": kb.Relation("level", "level"), "read as": kb.Relation("level", "gauge")},
+        ... )
+        >>> model.fit({"then": (level[:-1], level[1:]), "read as": (level, level + rng.normal(size=1000))})
+        Model(variables: level, gauge; relations: then, read as; fitted)
         """
         self._check_settings()
         self._check_training_graphs(graphs)
@@ -489,6 +501,18 @@ class Model:
         -------
         Model
             Itself.
+
+        Examples
+        --------
+        >>> import kernelbp as kb
+        >>> clean, noisy = kb.datasets.sunset(colors=10, size=20, noise=30.0, seed=0)
+        >>> variables = {"pixel": kb.kernels.Gaussian(), "reading": kb.kernels.Gaussian()}
+        >>> relations = {"beside": kb.Relation("pixel", "pixel", symmetric=True), "read as": kb.Relation("pixel", "reading")}
+        >>> model = kb.Model(variables, relations)
+        >>> model = model.fit({"beside": kb.datasets.grid_pairs(clean), "read as": (clean.ravel(), noisy.ravel())})
+        >>> graph = kb.Graph.grid(clean.shape, variable="pixel", relation="beside").observe("read as", noisy)
+        >>> model.calibrate([(graph, clean.ravel())]).calibration_.score is not None
+        True
         """
         self._need_fitted()
         self._check_training_graphs(graphs)
@@ -673,6 +697,26 @@ class Model:
         Returns
         -------
         Beliefs
+
+        Warns
+        -----
+        ConvergenceWarning
+            If messages have not settled; the text says what to try.
+
+        Examples
+        --------
+        A day whose weather nobody noted, between two that are known:
+
+        >>> import kernelbp as kb
+        >>> days = "sun sun rain rain sun sun sun rain rain rain sun sun".split()
+        >>> model = kb.Model({"weather": kb.kernels.Delta()}, {"then": kb.Relation("weather", "weather")})
+        >>> model = model.fit({"then": (days[:-1], days[1:])})
+        >>> week = kb.Graph.chain(3, variable="weather", relation="then").fix([0, 2], ["rain", "rain"])
+        >>> beliefs = model.infer(week)
+        >>> beliefs.converged
+        True
+        >>> str(beliefs.mode()[1])
+        'rain'
         """
         fitted = self._need_fitted()
         given = {
@@ -811,7 +855,19 @@ class Model:
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted model to one file: arrays and JSON, nothing executable."""
+        """Write the fitted model to one file: arrays and JSON, nothing executable.
+
+        Relations that are known by a potential are not stored: tell a loaded model of them by `with_relation`.
+
+        Examples
+        --------
+        >>> import os, tempfile, kernelbp as kb
+        >>> model = kb.Model({"mood": kb.kernels.Delta()}, {"then": kb.Relation("mood", "mood")})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.fit({"then": (["good", "bad"], ["good", "good"])}).save(os.path.join(folder, "moods.kbp"))
+        ...     kb.Model.load(os.path.join(folder, "moods.kbp"))
+        Model(variables: mood; relations: then; fitted)
+        """
         from kernelbp.storage import save_model
 
         save_model(self, path)
@@ -825,6 +881,10 @@ class Model:
         path : path of the file
         kernels : mapping, optional
             For variables whose kernel is your own class, that kernel: a file never names code to run.
+
+        Examples
+        --------
+        See `save`.
         """
         from kernelbp.storage import load_model
 

@@ -101,6 +101,10 @@ class VariableBeliefs:
         On R^d a density that integrates to one; on finite values a probability. A node fixed to a
         value shows a narrow window there on R^d, and certainty on finite values.
 
+        Numbers that occur over and over in training, such as gray levels, are read at those very numbers by `mean`,
+        `std`, `quantile`, `interval` and `sample`. A density smooths them (by the marginal's bandwidth), and so is wider
+        and passes the least and the largest of them.
+
         Parameters
         ----------
         points : array of values
@@ -817,3 +821,21 @@ class Beliefs:
         product = np.exp(total - total.max())
         odd = ((arriving[~own] < 0).sum(axis=0) % 2 == 1) ^ (evidence < 0)
         return np.where(odd, -product, product)
+
+
+# `help` of the shortcuts says what that of the real ones says.
+for _name in (
+    "probabilities",
+    "density",
+    "expect",
+    "mean",
+    "std",
+    "mode",
+    "centre",
+    "entropy",
+    "expected_distance",
+    "quantile",
+    "interval",
+    "sample",
+):
+    getattr(Beliefs, _name).__doc__ = getattr(VariableBeliefs, _name).__doc__
