@@ -46,7 +46,7 @@ def depth_maps(shown: Sequence[Mapping[str, NDArray[Any]]], predictor: str) -> F
         for axes, name, label in zip(
             panels[row, 1:],
             ("truth", "local", "found"),
-            ("true depth", f"{predictor} alone", "kernel BP"),
+            ("true depth", f"{predictor} alone", f"kernel BP on {predictor}"),
             strict=True,
         ):
             depth = np.asarray(one[name], dtype=np.float64)
@@ -56,8 +56,8 @@ def depth_maps(shown: Sequence[Mapping[str, NDArray[Any]]], predictor: str) -> F
         for axes in panels[row]:
             axes.set_xticks([])
             axes.set_yticks([])
-        bar = figure.colorbar(drawn, ax=panels[row].tolist(), shrink=0.85, pad=0.01)
-        bar.set_label("log10 depth", fontsize=11)
+        bar = figure.colorbar(drawn, ax=panels[row].tolist(), shrink=0.85, pad=0.01, extend="both")
+        bar.set_label("log10 depth (dark: far)", fontsize=11)
     return figure
 
 
@@ -135,6 +135,7 @@ def depth_bars(table: Sequence[Mapping[str, Any]]) -> Figure:
     matplotlib.figure.Figure
     """
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
     most = max(int(row["images"]) for row in table)
 
@@ -182,5 +183,15 @@ def depth_bars(table: Sequence[Mapping[str, Any]]) -> Figure:
         axes.set_title(title, fontsize=12)
         axes.tick_params(labelsize=10)
         axes.margins(x=0.25, y=0.01)
+    errors.set_xlabel("mean absolute error of log10 depth", fontsize=11)
+    seconds.set_xlabel("seconds (logarithmic)", fontsize=11)
     seconds.set_xscale("log")
+    kinds = {
+        "kernel BP": OURS,
+        "kernel BP with parts left out": OTHER,
+        "no messages: predictors alone": LOCAL,
+        "rivals": RIVAL,
+    }
+    handles = [Patch(color=drawn, label=kind) for kind, drawn in kinds.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=11, frameon=False)
     return figure
