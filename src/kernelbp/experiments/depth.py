@@ -322,7 +322,7 @@ def infer(
             plain = best_of(tuned, kind, power=1.0)
             heard = softened(lone, points, logs(kind, plain))
             unaided = median_of(model.infer(heard), heard, shape)
-            rows.append(scored(f"{kind}'s evidence, no grid", kind, scenes[i], unaided, settings=str(plain)))
+            rows.append(scored(_unaided(kind), kind, scenes[i], unaided, settings=str(plain)))
         arrays[f"truth {i}"] = scenes[i].depth.astype(np.float32)
         arrays[f"image {i}"] = scenes[i].image
     return Result(rows, arrays)
@@ -569,6 +569,11 @@ def _pooled(kind: str) -> str:
     return f"{kind} and {ALIKE} alone"
 
 
+def _unaided(kind: str) -> str:
+    """The name of what is believed of each patch by itself: evidence times the marginal."""
+    return f"{kind}'s evidence, no grid"
+
+
 def claims(table: Sequence[Row], rows: Sequence[Row]) -> list[Claim]:
     """What this experiment is to show; `table` averages the `rows` of single images."""
     error = {(row["method"], row["evidence"]): _error(row["MAE log10"]) for row in table}
@@ -576,6 +581,7 @@ def claims(table: Sequence[Row], rows: Sequence[Row]) -> list[Claim]:
     for kind, alone in (
         *((kind, f"{kind} alone") for kind in (*ESTIMATORS, TOGETHER)),
         *((kind, _pooled(kind)) for kind in (*ESTIMATORS, TOGETHER)),
+        *((kind, _unaided(kind)) for kind in (*ESTIMATORS, TOGETHER)),
         (TOGETHER, f"{ALIKE} alone"),
     ):
         with_graph = error["kernel BP", kind]

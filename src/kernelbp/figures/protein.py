@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,15 @@ COLORS = ("#999999", "#cc79a7", "#56b4e9", "#0072b2", "#e69f00", "#d55e00")
 EXTENT = (-180.0, 180.0, 0.0, 180.0)
 LEAST_SHOWN = 1e-3
 """Share of a map's largest value that still has a colour."""
+OF_METHODS = {
+    "predictor alone": "#999999",
+    "evidence alone": "#cccccc",
+    "kernel BP, the paper's embeddings": "#56b4e9",
+    "kernel BP, plain edges": "#0072b2",
+    "kernel BP": "#d55e00",
+    "particle BP, paper's settings": "#cc79a7",
+    "particle BP, best found": "#7b3f61",
+}
 
 
 def protein_map(angles: Array, densities: Array, truths: Array, means: Array, names: Sequence[str]) -> Figure:
@@ -98,6 +108,12 @@ def protein_map(angles: Array, densities: Array, truths: Array, means: Array, na
     return figure
 
 
+def _colors(methods: Sequence[str]) -> dict[str, str]:
+    """Of each method the same in every picture; those that are in none of ours take what is left."""
+    others = iter(cycle(COLORS))
+    return {method: OF_METHODS.get(method) or next(others) for method in dict.fromkeys(methods)}
+
+
 def protein_folds(
     scores: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], exact: Sequence[float] = ()
 ) -> Figure:
@@ -118,8 +134,7 @@ def protein_folds(
 
     figure = Figure(figsize=(13.0, 0.6 + 2.7 * -(-len(scores) // 2)), layout="constrained")
     panels: Any = figure.subplots(-(-len(scores) // 2), min(len(scores), 2), squeeze=False, sharey=True)
-    methods = list(dict.fromkeys(method for mine in scores.values() for method in mine))
-    colors = dict(zip(methods, COLORS, strict=False))
+    colors = _colors([method for mine in scores.values() for method in mine])
     handles: dict[str, Any] = {}
     for panel, (evidence, mine) in zip(panels.flat, scores.items(), strict=False):
         width = 0.84 / len(mine)
@@ -179,8 +194,7 @@ def protein_bars(groups: Sequence[str], methods: Sequence[str], scores: Sequence
     names = list(dict.fromkeys(groups))
     figure = Figure(figsize=(13.0, 4.6), layout="constrained")
     panels: Any = figure.subplots(1, len(names), squeeze=False)
-    kinds = list(dict.fromkeys(methods))
-    colors = dict(zip(kinds, ("#999999", "#bbbbbb", *COLORS[2:4], "#003f66", *COLORS[4:]), strict=False))
+    colors = _colors(methods)
     for panel, name in zip(panels.flat, names, strict=True):
         mine = [(m, s) for g, m, s in zip(groups, methods, scores, strict=True) if g == name]
         for place, (method, score) in enumerate(reversed(mine)):
