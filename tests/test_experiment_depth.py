@@ -21,7 +21,7 @@ from kernelbp.datasets import (
 )
 from kernelbp.datasets.depths import depth_folder_form
 from kernelbp.errors import InputError
-from kernelbp.experiments import depth, depth_evidence, depth_model, depth_sequence
+from kernelbp.experiments import depth, depth_evidence, depth_model, depth_report, depth_sequence
 from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
 from kernelbp.experiments.depth_lookalikes import find_look_alikes
 from kernelbp.experiments.depth_predictors import Local, combined
@@ -302,7 +302,7 @@ def said_by(words: list[np.ndarray], scenes: list[Scene], off: tuple[float, ...]
 
 def test_the_papers_preset_reads_depth_off_features_that_tell_it():
     scenes = smooth_scenes(5)
-    result = depth.as_in_the_paper(scenes, Fold("last", (0, 1, 2, 3), (4,)), SIZES)
+    result = depth_paper.as_in_the_paper(scenes, Fold("last", (0, 1, 2, 3), (4,)))
     medians = np.median(np.concatenate([s.depth for s in scenes[:4]], axis=1), axis=1)[:, None]
     assert result.rows[0]["MAE"] < 0.6 * np.abs(scenes[4].depth - medians).mean()
 
@@ -436,7 +436,7 @@ def test_an_answer_of_ours_that_is_missing_lets_no_claim_hold(finished):
     for row in rows:
         if row["method"] == "kernel BP":
             row["MAE"] = None
-    made = depth.claims(depth.summary(rows), rows)
+    made = depth_report.claims(depth_report.summary(rows), rows)
     assert not any(claim.holds for claim in made if "below" in claim.what)
 
 
@@ -444,7 +444,7 @@ def test_a_method_without_an_answer_stays_out_of_the_picture_of_errors(finished)
     rows = [dict(row) for row in finished[1].tables[1].rows]
     missing = next(row for row in rows if "particle" in str(row["method"]))
     missing["MAE"] = None
-    table = depth.summary(rows)
+    table = depth_report.summary(rows)
     assert next(row for row in table if row["method"] == missing["method"])["MAE log10"] is None
     errors, _ = depth_bars(table).axes
     assert not any(str(missing["method"]) in label.get_text() for label in errors.get_yticklabels())

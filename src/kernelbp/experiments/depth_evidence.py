@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,18 @@ from kernelbp.experiments.depth_predictors import combined
 from kernelbp.experiments.depth_scenes import Fold, Scene, middle_columns
 from kernelbp.experiments.study import Result
 
-__all__ = ["LIKELIHOODS", "POINTS", "TOGETHER", "Evidence", "Said", "Weighing", "best_of"]
+__all__ = [
+    "CHOICES",
+    "COUNTS",
+    "LIKELIHOODS",
+    "POINTS",
+    "POWERS",
+    "TOGETHER",
+    "Evidence",
+    "Said",
+    "Weighing",
+    "best_of",
+]
 
 Matrix = NDArray[np.float64]
 
@@ -95,6 +107,12 @@ class Weighing:
     def __str__(self) -> str:
         heard = "not heard" if self.count is None else f"pooled and {self.count:g}"
         return f"power {self.power:g}, {ALIKE} {heard}, likelihood {self.likelihood}"
+
+
+POWERS = (3.0, 1.0, 0.3, 0.1)
+COUNTS = (None, 0.0, 0.3, 1.0, 3.0)
+CHOICES = tuple(Weighing(*choice) for choice in product(POWERS, COUNTS, LIKELIHOODS))
+"""Ways to weigh the evidence, tried on training images: powers, counts of look-alikes (None: not heard), likelihoods."""
 
 
 class Evidence:
