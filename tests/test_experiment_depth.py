@@ -21,7 +21,7 @@ from kernelbp.datasets import (
 )
 from kernelbp.datasets.depths import depth_folder_form
 from kernelbp.errors import InputError
-from kernelbp.experiments import depth, depth_evidence, depth_model, depth_report, depth_sequence
+from kernelbp.experiments import depth, depth_evidence, depth_model, depth_paper, depth_report, depth_sequence
 from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
 from kernelbp.experiments.depth_lookalikes import find_look_alikes
 from kernelbp.experiments.depth_predictors import Local, combined
