@@ -675,3 +675,12 @@ def test_compiled_reading_rules_out_what_any_neighbour_rules_out(monkeypatch):
     monkeypatch.setattr(beliefs_module, "MANY_CELLS", 0)
     assert np.allclose(model.infer(graph, weighting="bethe").probabilities(), plain, atol=1e-6)
     assert np.allclose(plain[0], [0, 0, 1], atol=1e-6)
+
+
+def test_one_point_and_all_threads_are_taken_as_others_take_them():
+    x = np.random.default_rng(0).standard_normal(300)
+    model = Model({"s": Gaussian()}, {"r": Relation("s", "s")}).fit({"r": (x[:-1], x[1:])})
+    graph = Graph.chain(3, variable="s", relation="r")
+    beliefs = model.infer(graph, n_jobs=-1)
+    np.testing.assert_array_equal(beliefs.density(0.5), beliefs.density([0.5]))
+    assert "(nodes, points)" in Beliefs.density.__doc__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import networkx as nx
 import numpy as np
@@ -364,3 +365,14 @@ def test_pairs_of_a_known_relation_are_refused():
     model = Model({"x": Delta()}, {"r": Relation("x", "x", potential=closeness)}, landmarks={"x": LEVELS})
     with pytest.raises(InputError, match="pairs: unknown relation 'r'"):
         model.fit({"r": ([0, 1], [1, 2])})
+
+
+def test_a_potential_of_single_numbers_is_told_to_take_arrays():
+    model = Model(
+        {"s": Gaussian()},
+        {"p": Relation("s", "s", potential=lambda a, b: math.exp(-((a - b) ** 2)))},
+        landmarks={"s": np.linspace(-1, 1, 5)},
+    ).fit({})
+    graph = Graph.chain(2, variable="s", relation="p")
+    with pytest.raises(InputError, match=r"'p'.*failed on arrays of shapes .* np\.exp in place of math\.exp"):
+        model.infer(graph)

@@ -689,7 +689,7 @@ class Model:
         dtype : float32 or float64
             Precision of messages.
         n_jobs : int, optional
-            Threads; by default as many as BLAS may use (OMP_NUM_THREADS and threadpoolctl's limits are heeded).
+            Threads; by default, or with -1, as many as BLAS may use (OMP_NUM_THREADS and threadpoolctl's limits are heeded).
             Results do not depend on it.
         progress : bool
             Show a progress bar.
@@ -738,6 +738,7 @@ class Model:
             choice["conditionals"] = "probability" if choice["update"] == "constant" else "embedding"
         stopped = _stopped(fitted.calibration, choice, {**(self.inference or {}), **given})
         choice |= stopped
+        n_jobs = None if n_jobs == -1 else n_jobs  # as scikit-learn says "all"
         precision = check_call(graph, choice, start, dtype, n_jobs)
         if choice["conditionals"] == "embedding":
             _refuse_potentials(graph, fitted.known)

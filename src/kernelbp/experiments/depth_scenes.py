@@ -190,6 +190,10 @@ def load(study: Study, sizes: Sizes) -> tuple[str, list[Scene], list[Fold]]:
         raise InputError(
             f"data: {len(groups)} images (of different scenes) with depth in {folder}; expected at least 4"
         )
+    if np.ptp(np.concatenate([scene.depth[np.isfinite(scene.depth)] for scene in scenes])) == 0:
+        raise InputError(
+            f"data: all depths in {folder} are the same; expected images with depth that differs"
+        )
     if form == "7-Scenes":
         begin = -(-2 * len(scenes) // 3)
         tested = [tuple(range(begin, len(scenes)))]

@@ -107,7 +107,7 @@ class VariableBeliefs:
 
         Parameters
         ----------
-        points : array of values
+        points : array of values, or one
         nodes : numbers of the nodes wanted (within this variable), optional
             By default all.
 
@@ -116,7 +116,7 @@ class VariableBeliefs:
         UnsupportedError
             On variables that have no density.
         """
-        column = self._as_values(points, "points")
+        column = self._as_values([points] if np.isscalar(points) else points, "points")
         chosen = self._chosen(nodes)
         if domain(self._facts.kernel) == "finite":
             return self._finite_density(column)[chosen]

@@ -68,11 +68,11 @@ class Potential:
         left, right = self.kinds[0].restore(first), self.kinds[1].restore(second)
         left, right = left[None, :, None], right[None, None, :]
         if readings is None:
-            value = self.given(left, right)
+            value = self._called(left, right)
             shape: tuple[int, ...] = (1, len(first), len(second))
         else:
             along = readings.reshape(len(readings), 1, 1, *readings.shape[1:])
-            value = self.given(left, right, along)
+            value = self._called(left, right, along)
             shape = (len(readings), len(first), len(second))
         return self._checked(value, shape)
 
@@ -88,7 +88,19 @@ class Potential:
         arguments: tuple[Array, ...] = (where, known) if toward == 0 else (known, where)
         if readings is not None:
             arguments = (*arguments, readings.reshape(len(readings), 1, *readings.shape[1:]))
-        return self._checked(self.given(*arguments), (len(values), len(points))).copy()
+        return self._checked(self._called(*arguments), (len(values), len(points))).copy()
+
+    def _called(self, *arguments: Array) -> Any:
+        """What the user's function returns; it is handed arrays, which functions of single numbers do not take."""
+        assert callable(self.given)
+        try:
+            return self.given(*arguments)
+        except TypeError as error:
+            shapes = " and ".join(str(np.shape(argument)) for argument in arguments)
+            raise InputError(
+                f"relations[{self.name!r}]: potential failed on arrays of shapes {shapes} ({error}); it should take arrays "
+                "that broadcast, with functions such as np.exp in place of math.exp"
+            ) from error
 
     def _checked(self, value: Any, shape: tuple[int, ...]) -> Matrix:
         """What the user's function returned, broadcast to a shape (a view)."""
