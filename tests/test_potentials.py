@@ -222,7 +222,7 @@ def test_readings_make_every_edge_a_relation_of_its_own(seed, weighting):
 def test_tree_reweighting_with_a_weight_for_each_edge_equals_the_dense_update(seed):
     """The potential enters each message to the power 1 / rho of its own edge."""
     rng = np.random.default_rng(seed)
-    tied = nx.gnp_random_graph(5, 0.8, seed=seed)
+    tied = nx.DiGraph(nx.gnp_random_graph(5, 0.8, seed=seed).edges)
     graph, likelihood = softened(Graph.from_networkx(tied, variable="x", relation="r"), seed)
     table = np.exp(rng.standard_normal((4, 4)))
     weights = rng.uniform(0.25, 0.9, graph.n_edges)
