@@ -214,6 +214,24 @@ def test_a_command_asks_its_experiment_for_what_was_said(tmp_path, monkeypatch, 
     assert calls == [given]
 
 
+def test_a_quick_run_does_not_stand_in_the_way_of_the_whole_one(tmp_path, monkeypatch):
+    from kernelbp.experiments import papers
+
+    folders = []
+
+    def pretended(study, **_):
+        folders.append(str(study.options.out))
+        study.finish(squares([]))
+        return small_report()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(papers, "run", pretended)
+    for more in (["--quick"], []):
+        shown = CliRunner().invoke(app, ["reproduce", "papers", *more])
+        assert shown.exit_code == 0, shown.output
+    assert folders == [str(Path("results", "papers-quick")), str(Path("results", "papers"))]
+
+
 def test_an_interrupted_command_says_how_to_go_on(tmp_path, monkeypatch):
     from kernelbp.experiments import papers
 
