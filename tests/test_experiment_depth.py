@@ -25,6 +25,7 @@ from kernelbp.experiments import depth, depth_evidence, depth_model, depth_paper
 from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
 from kernelbp.experiments.depth_lookalikes import find_look_alikes
 from kernelbp.experiments.depth_predictors import Local, combined
+from kernelbp.experiments.depth_problem import Lesson, Problem
 from kernelbp.experiments.depth_scenes import (
     TINY,
     Fold,
@@ -35,7 +36,7 @@ from kernelbp.experiments.depth_scenes import (
     few_images,
     judged,
 )
-from kernelbp.experiments.depth_sequence import Clip, Ties, answers, find_ties, posed
+from kernelbp.experiments.depth_sequence import Clip, Ties, find_ties
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Result, Study
 from kernelbp.figures.depth import depth_bars
@@ -312,11 +313,11 @@ def test_the_graph_repairs_a_predictor_that_is_wrong_at_single_patches():
     rng = np.random.default_rng(0)
     words = [s.depth + 0.4 * (rng.random(s.depth.shape) < 0.2) for s in scenes]
     bands = np.arange(6) // 2
-    model = depth_model.learn(bands, scenes[:4], SIZES)
-    evidence = Evidence(said_by(words, scenes), scenes, range(4))
-    logs = evidence.of(4)("one", Weighing(1.0, None, "Laplace"))
-    graph = depth_model.softened(depth_model.grid_of(bands, (6, 9)), evidence.points, logs)
-    found = depth_model.median_of(model.infer(graph), graph, (6, 9))
+    fold = Fold("last", (0, 1, 2, 3), (4,))
+    lesson = Lesson(Problem(scenes, fold, said_by(words, scenes), Ties({}), bands, SIZES), fold.train)
+    (clip,) = lesson.clips(fold.test)
+    graph = lesson.graphs(clip)("one", Weighing(1.0, None, "Laplace"))
+    found = lesson.answers(depth.learn(lesson, SIZES).infer(graph), graph, clip)[4]
     assert np.abs(found - scenes[4].depth).mean() < 0.7 * np.abs(words[4] - scenes[4].depth).mean()
 
 
@@ -344,8 +345,7 @@ def test_predictors_are_combined_by_how_they_fare_on_training_images():
         "low": {i: s.depth - off[i] for i, s in enumerate(scenes)},
         "wrong": {i: s.depth + 1.0 for i, s in enumerate(scenes)},
     }
-    weights, together = combined(scenes, Fold("last", (0, 1, 2), (3,)), words)
-    assert weights == {"high": 0.5, "low": 0.5, "wrong": 0.0}
+    together = combined(scenes, Fold("last", (0, 1, 2), (3,)), words)
     np.testing.assert_allclose(together[3], scenes[3].depth)
 
 
@@ -456,11 +456,11 @@ def test_there_are_fewer_bands_where_rows_without_depth_would_tear_them_apart():
     depths[5:7] = np.nan
     scenes = [scene_of(depths, f"{k}") for k in range(4)]
     folds = [Fold("last", (0, 1, 2), (3,))]
-    assert set(depth.tied_bands(scenes, folds, replace(SIZES, bands=4)).tolist()) == {0, 1, 2}
-    assert set(depth.tied_bands(scenes, folds, replace(SIZES, bands=3)).tolist()) == {0, 1, 2}
+    assert set(depth.bands_with_pairs(scenes, folds, replace(SIZES, bands=4)).tolist()) == {0, 1, 2}
+    assert set(depth.bands_with_pairs(scenes, folds, replace(SIZES, bands=3)).tolist()) == {0, 1, 2}
     alone = [scene_of(np.where(np.eye(12, 4, dtype=bool), 1.0, np.nan), f"{k}") for k in range(4)]
     with pytest.raises(InputError, match="no training image has two known depths"):
-        depth.tied_bands(alone, folds, SIZES)
+        depth.bands_with_pairs(alone, folds, SIZES)
 
 
 def test_rows_without_depth_belong_to_the_next_band_that_has():
@@ -622,19 +622,20 @@ def test_a_known_frame_speaks_to_frames_whose_evidence_says_nothing(monkeypatch)
     ties = Ties({int(k): np.asarray(a, dtype=np.intp) for k, a in find_ties(scenes, fold).arrays.items()})
     rng = np.random.default_rng(0)
     words = [scene.depth + rng.choice([-0.5, 0.5], scene.depth.shape) for scene in scenes]
-    evidence = Evidence(said_by(words, scenes), scenes, fold.train)
-    again = ties.pairs(bands, scenes, fold.train)
-    model = depth_model.learn(bands, [scenes[i] for i in fold.train], SIZES, again)
-    errors = {}
+    lesson = Lesson(Problem(scenes, fold, said_by(words, scenes), ties, bands, SIZES), fold.train)
+    model = depth.learn(lesson, SIZES)
+    means = {}
     for tied in (True, False):
         found = {}
-        for clip in ties.clips(fold.test, fold.train, tied=tied):
-            graph = posed(clip, evidence, ties, again, bands, scenes)("one", Weighing(0.3, None, "Laplace"))
+        for clip in lesson.clips(fold.test, tied=tied):
+            graph = lesson.graphs(clip)("one", Weighing(0.3, None, "Laplace"))
             beliefs = depth_model.quietly(model.infer, graph)
-            found |= answers(beliefs, graph, clip, (6, 12))
+            found |= lesson.answers(beliefs, graph, clip)
+            errors = {i: error_of(one, scenes[i]) for i, one in found.items() if i in clip.images}
+            assert lesson.error(beliefs, graph, clip) == pytest.approx(sum(errors.values()))
         assert sorted(found) == [6, 7] and found[6].shape == (6, 12)
-        errors[tied] = np.mean([error_of(one, scenes[i]) for i, one in found.items()])
-    assert errors[True] < 0.5 * errors[False]
+        means[tied] = np.mean([error_of(one, scenes[i]) for i, one in found.items()])
+    assert means[True] < 0.5 * means[False]
 
 
 def test_words_are_worth_more_where_look_alikes_are_near():

@@ -31,25 +31,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.errors import InputError
-from kernelbp.experiments.depth_evidence import CHOICES, TOGETHER, Evidence, Said, best_of
+from kernelbp.experiments.depth_evidence import CHOICES, TOGETHER, Said, best_of
 from kernelbp.experiments.depth_lookalikes import ALIKE, NEAR, find_look_alikes
-from kernelbp.experiments.depth_model import (
-    depth_name,
-    grid_of,
-    learn,
-    median_of,
-    pairs_of,
-    quietly,
-    softened,
-)
+from kernelbp.experiments.depth_model import depth_name, median_of, pairs_of, quietly, softened
 from kernelbp.experiments.depth_paper import as_in_the_paper
 from kernelbp.experiments.depth_predictors import ESTIMATORS, predict
+from kernelbp.experiments.depth_problem import Lesson, Problem
 from kernelbp.experiments.depth_report import histogram, pooled_name, report, unaided_name
-from kernelbp.experiments.depth_rivals import (
-    FOR_RIVALS,
-    WAYS,
-    compare,
-)
+from kernelbp.experiments.depth_rivals import FOR_RIVALS, WAYS, compare
 from kernelbp.experiments.depth_scenes import (
     FULL,
     QUICK,
@@ -58,18 +47,17 @@ from kernelbp.experiments.depth_scenes import (
     Scene,
     Sizes,
     bands_of,
-    error_of,
     every_row_known,
     few_images,
     judged,
     load,
-    middle_of,
     scored,
 )
-from kernelbp.experiments.depth_sequence import Clip, Ties, answers, find_ties, posed
+from kernelbp.experiments.depth_sequence import Clip, Ties, find_ties
 from kernelbp.experiments.report import Report
 from kernelbp.experiments.study import Case, Result, Row, Study
 from kernelbp.graph import Graph
+from kernelbp.model import Model
 
 __all__ = ["run"]
 
@@ -86,7 +74,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     """Figure 2."""
     sizes = sizes or (QUICK if study.options.quick else FULL)
     form, scenes, folds = load(study, sizes)
-    bands = tied_bands(scenes, folds, sizes)
+    bands = bands_with_pairs(scenes, folds, sizes)
     sizes = replace(sizes, bands=len(np.unique(bands)))
 
     predicted = study.finish(
@@ -106,8 +94,8 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     )
 
     @cache
-    def said_of(fold: Fold) -> Said:
-        """What was said of a fold's scenes, from the finished cases."""
+    def problem_of(fold: Fold) -> Problem:
+        """What is given of a fold, from the finished cases."""
         words: dict[str, dict[int, Matrix]] = {}
         near: dict[int, Matrix] | None = None
         for kind in (*ESTIMATORS, ALIKE):
@@ -117,33 +105,18 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
             if kind == ALIKE and fold.test_is_later:
                 near = {int(name): arrays[f"{NEAR} {name}"] for name in numbers}
         alike = words.pop(ALIKE)
-        return Said.of(scenes, fold, words, alike, near)
-
-    @cache
-    def ties_of(fold: Fold) -> Ties:
-        """Between the frames of a fold, from the finished cases; none where images are no film."""
-        if not fold.test_is_later:
-            return Ties({})
-        arrays = predicted[f"ties, {fold.name}"].arrays
-        return Ties({int(name): np.asarray(array, dtype=np.intp) for name, array in arrays.items()})
+        tied = predicted[f"ties, {fold.name}"].arrays if fold.test_is_later else {}
+        ties = Ties({int(name): np.asarray(array, dtype=np.intp) for name, array in tied.items()})
+        return Problem(scenes, fold, Said.of(scenes, fold, words, alike, near), ties, bands, sizes)
 
     tuned = study.finish(
-        [
-            Case(
-                f"settings, {fold.name}",
-                lambda f=fold: tune(scenes, f, said_of(f), ties_of(f), bands, sizes),  # type: ignore[misc]
-                20,
-            )
-            for fold in folds
-        ]
+        [Case(f"settings, {fold.name}", lambda f=fold: tune(problem_of(f)), 20) for fold in folds]  # type: ignore[misc]
     )
     ours = study.finish(
         [
             Case(
                 f"kernel BP, {fold.name}",
-                lambda f=fold: infer(  # type: ignore[misc]
-                    scenes, f, said_of(f), ties_of(f), bands, sizes, tuned[f"settings, {f.name}"]
-                ),
+                lambda f=fold: infer(problem_of(f), tuned[f"settings, {f.name}"]),  # type: ignore[misc]
                 20,
             )
             for fold in folds
@@ -156,17 +129,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
             Case(
                 f"{rival} BP, {way}, {fold.name}",
                 lambda f=fold, r=rival, w=way: compare(  # type: ignore[misc]
-                    r,
-                    w,
-                    scenes,
-                    whole[f.name],
-                    f.test,
-                    said_of(whole[f.name]),
-                    ties_of(whole[f.name]),
-                    bands,
-                    sizes,
-                    tuned[f"settings, {f.name}"],
-                    study.options.seed,
+                    problem_of(whole[f.name]), tuned[f"settings, {f.name}"], r, w, f.test, study.options.seed
                 ),
                 {"discrete": 5, "particle": 60, "Gaussian-mixture": 60}[rival],
             )
@@ -186,7 +149,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     return report(study, sizes, form, scenes, folds, predicted, tuned, ours, others)
 
 
-def tied_bands(scenes: Sequence[Scene], folds: Sequence[Fold], sizes: Sizes) -> Indices:
+def bands_with_pairs(scenes: Sequence[Scene], folds: Sequence[Fold], sizes: Sizes) -> Indices:
     """The band of each row: as many bands as asked, or as many as have pairs for every relation wherever one is learned."""
     learned = [
         [scenes[i] for i in known]
@@ -206,31 +169,28 @@ def tied_bands(scenes: Sequence[Scene], folds: Sequence[Fold], sizes: Sizes) -> 
     return bands
 
 
-def tune(scenes: Sequence[Scene], fold: Fold, said: Said, ties: Ties, bands: Indices, sizes: Sizes) -> Result:
+def tune(problem: Problem) -> Result:
     """Choose how evidence is weighed on training images, each left out when relations are learned.
 
     Returns
     -------
     Result with a row for each estimator and each of `CHOICES`
     """
-    errors = {kind: np.zeros(len(CHOICES)) for kind in said.alone}
-    jobs = judged(scenes, fold, sizes.tuned)
+    errors = {kind: np.zeros(len(CHOICES)) for kind in problem.said.alone}
+    jobs = judged(problem.scenes, problem.fold, problem.sizes.tuned)
     for known, images in jobs:
-        evidence = Evidence(said, scenes, known)
-        again = ties.pairs(bands, scenes, known)
-        model = learn(bands, [scenes[i] for i in known], sizes, again)
-        middles = {i: middle_of(scenes[i], TUNED_PART) for i in images}
-        for clip in ties.clips(images, known):
-            graph_of = posed(clip, evidence, ties, again, bands, scenes, TUNED_PART)
+        lesson = Lesson(problem, known)
+        model = learn(lesson, problem.sizes)
+        for clip in lesson.clips(images):
+            graph_of = lesson.graphs(clip, TUNED_PART)
             for kind, (number, weighing) in product(errors, enumerate(CHOICES)):
                 graph = graph_of(kind, weighing)
                 beliefs = quietly(model.infer, graph, tolerance=TUNED_TOLERANCE)
-                for i, found in answers(beliefs, graph, clip, middles[clip.images[0]].depth.shape).items():
-                    if np.isfinite(middles[i].depth).any():  # else there is nothing to judge by
-                        errors[kind][number] += error_of(found, middles[i]) / (len(images) * len(jobs))
+                error = lesson.error(beliefs, graph, clip, TUNED_PART)
+                errors[kind][number] += error / (len(images) * len(jobs))
     rows: list[Row] = [
         {
-            "fold": fold.name,
+            "fold": problem.fold.name,
             "evidence": kind,
             "power": weighing.power,
             "look-alikes count": weighing.count,
@@ -244,45 +204,40 @@ def tune(scenes: Sequence[Scene], fold: Fold, said: Said, ties: Ties, bands: Ind
     return Result(rows)
 
 
-def infer(
-    scenes: Sequence[Scene],
-    fold: Fold,
-    said: Said,
-    ties: Ties,
-    bands: Indices,
-    sizes: Sizes,
-    tuned: Result,
-) -> Result:
+def learn(lesson: Lesson, sizes: Sizes) -> Model:
+    """Our model with its settings by default, but for the number of states."""
+    return Model(*lesson.parts(), budget=sizes.states).fit(lesson.pairs())
+
+
+def infer(problem: Problem, tuned: Result) -> Result:
     """Kernel belief propagation on the test images, on top of each estimator."""
-    train = [scenes[i] for i in fold.train]
-    evidence = Evidence(said, scenes, fold.train)
-    points = evidence.points
-    again = ties.pairs(bands, scenes, fold.train)
+    scenes, fold, said, bands = problem.scenes, problem.fold, problem.said, problem.bands
+    lesson = Lesson(problem, fold.train)
+    points = lesson.evidence.points
     began = time.perf_counter()
-    model = learn(bands, train, sizes, again)
+    model = learn(lesson, problem.sizes)
     fitted = time.perf_counter() - began
     # Compiled once for all, for frames of this size: that is no part of an inference.
-    first = ties.clips(fold.test, fold.train)[0]
+    first = lesson.clips(fold.test)[0]
     for clip in (Clip(first.images[:2], first.before), Clip(first.images[:1])):
-        blank = grid_of(bands, scenes[fold.test[0]].depth.shape, ties.links(clip, 1), again)
-        quietly(
-            model.infer, softened(blank, points, np.zeros((blank.n_nodes, len(points)))), max_iterations=2
-        )
+        blank = lesson.blank(clip)
+        silent = softened(blank, points, np.zeros((blank.n_nodes, len(points))))
+        quietly(model.infer, silent, max_iterations=2)
     rows: list[Row] = []
     for i in fold.test:
         rows.append(scored(f"{TOGETHER} alone", TOGETHER, scenes[i], said.alone[TOGETHER][i]))
         rows.extend(scored(pooled_name(kind), kind, scenes[i], word[i]) for kind, word in said.pooled.items())
     arrays: dict[str, NDArray[Any]] = {"points": points}
-    for method in ("kernel BP", GRID_ONLY, UNTIED) if ties.before else ("kernel BP", GRID_ONLY):
-        for clip in ties.clips(fold.test, fold.train, tied=method != UNTIED):
+    for method in ("kernel BP", GRID_ONLY, UNTIED) if problem.ties.before else ("kernel BP", GRID_ONLY):
+        for clip in lesson.clips(fold.test, tied=method != UNTIED):
             for kind in said.alone:
                 weighing = best_of(tuned, kind, alike=method != GRID_ONLY)
                 # Made anew each time: how its edges are laid out is part of an inference, as it is of the rivals'.
-                graph = posed(clip, evidence, ties, again, bands, scenes)(kind, weighing)
+                graph = lesson.graphs(clip)(kind, weighing)
                 began = time.perf_counter()
                 beliefs = quietly(model.infer, graph)
                 seconds = (time.perf_counter() - began) / len(clip.images)
-                for i, found in answers(beliefs, graph, clip, scenes[clip.images[0]].depth.shape).items():
+                for i, found in lesson.answers(beliefs, graph, clip).items():
                     rows.append(
                         scored(
                             method,
@@ -299,9 +254,9 @@ def infer(
                     if method == "kernel BP":
                         arrays[f"found {kind} {i}"] = found.astype(np.float32)
                 if method == "kernel BP" and kind == FOR_RIVALS and fold.test[0] in clip.images:
-                    arrays |= histogram(beliefs, graph, clip, scenes, train, bands, points)
+                    arrays |= histogram(problem, beliefs, graph, clip, points)
     for i in fold.test:
-        shape, logs = scenes[i].depth.shape, evidence.of(i)
+        shape, logs = scenes[i].depth.shape, lesson.evidence.of(i)
         lone = Graph.from_edges([], variables=[depth_name(band) for band in np.repeat(bands, shape[1])])
         for kind in said.alone:
             plain = best_of(tuned, kind, power=1.0)

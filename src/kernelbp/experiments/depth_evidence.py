@@ -78,8 +78,8 @@ class Said:
         middle = {ALIKE: {i: np.median(found, axis=-1) for i, found in alike.items()}}
         groups = {**{kind: {kind: word} for kind, word in words.items()}, TOGETHER: dict(words)}
         return cls(
-            {kind: combined(scenes, fold, group)[1] for kind, group in groups.items()},
-            {kind: combined(scenes, fold, group | middle)[1] for kind, group in groups.items()},
+            {kind: combined(scenes, fold, group) for kind, group in groups.items()},
+            {kind: combined(scenes, fold, group | middle) for kind, group in groups.items()},
             alike,
             near,
         )

@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.errors import ConvergenceWarning, InputError
-from kernelbp.experiments.depth_scenes import Scene, Sizes
+from kernelbp.experiments.depth_scenes import Scene
 from kernelbp.graph import Graph
 from kernelbp.kernels import Gaussian
-from kernelbp.model import Model, Relation
+from kernelbp.model import Relation
 
 __all__ = [
     "Again",
     "depth_name",
     "grained",
     "grid_of",
-    "learn",
     "median_of",
     "pairs_of",
     "parts_of",
@@ -128,11 +127,6 @@ def median_of(beliefs: Any, graph: Graph, shape: tuple[int, ...]) -> Matrix:
     for name in graph.variables:
         found[graph.nodes_of(name)] = beliefs[name].quantile(0.5)
     return found.reshape(shape)
-
-
-def learn(bands: Indices, scenes: Sequence[Scene], sizes: Sizes, again: Again | None = None) -> Model:
-    """Our model with its settings by default, but for the number of states."""
-    return Model(*parts_of(bands, again), budget=sizes.states).fit(pairs_of(bands, scenes, again))
 
 
 def quietly(function: Callable[..., Any], *given: Any, **named: Any) -> Any:

@@ -73,12 +73,12 @@ def predict(kind: str, scenes: Sequence[Scene], fold: Fold, sizes: Sizes, study:
 
 def combined(
     scenes: Sequence[Scene], fold: Fold, words: Mapping[str, Mapping[int, Matrix]]
-) -> tuple[dict[str, float], dict[int, Matrix]]:
+) -> dict[int, Matrix]:
     """The weighted mean of what predictors say that is best on training images, which they were not trained on.
 
     Returns
     -------
-    weight of each predictor, and what they say together of each scene
+    what they say together of each scene of the fold
     """
     steps = range(WEIGHT_STEPS + 1)
     tried = [
@@ -93,9 +93,7 @@ def combined(
         )
 
     best = min(tried, key=lambda w: sum(error_of(together(w, i), scenes[i]) for i in fold.train))
-    return dict(zip(words, best.tolist(), strict=True)), {
-        i: together(best, i) for i in (*fold.train, *fold.test)
-    }
+    return {i: together(best, i) for i in (*fold.train, *fold.test)}
 
 
 class Local:

@@ -14,6 +14,7 @@ from kernelbp.experiments.depth_lookalikes import ALIKE, ALIKE_WORDS
 from kernelbp.experiments.depth_model import depth_name
 from kernelbp.experiments.depth_predictors import ESTIMATORS
 from kernelbp.experiments.depth_predictors import SETTINGS as PREDICTOR_SETTINGS
+from kernelbp.experiments.depth_problem import Problem
 from kernelbp.experiments.depth_rivals import (
     FOR_RIVALS,
     PAPER,
@@ -31,7 +32,6 @@ from kernelbp.graph import Graph
 __all__ = ["claims", "histogram", "pooled_name", "report", "settings_of", "summary", "unaided_name"]
 
 Matrix = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 def report(
@@ -283,16 +283,11 @@ def settings_of(
 
 
 def histogram(
-    beliefs: Any,
-    graph: Graph,
-    clip: Clip,
-    scenes: Sequence[Scene],
-    train: Sequence[Scene],
-    bands: Indices,
-    points: Matrix,
+    problem: Problem, beliefs: Any, graph: Graph, clip: Clip, points: Matrix
 ) -> dict[str, NDArray[Any]]:
     """How depth is distributed in training, and the belief of the patch of the first image that is most torn between two depths."""
-    scene = scenes[clip.images[0]]
+    scene, bands = problem.scenes[clip.images[0]], problem.bands
+    train = [problem.scenes[i] for i in problem.fold.train]
     depths = np.concatenate([s.depth[np.isfinite(s.depth)] for s in train])
     counts, edges = np.histogram(depths, bins=40)
     spread = np.empty(graph.n_nodes)

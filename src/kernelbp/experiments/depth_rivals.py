@@ -15,21 +15,12 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelbp.experiments.depth_evidence import LIKELIHOODS, TOGETHER, Evidence, Said, Weighing, best_of
-from kernelbp.experiments.depth_model import Again, pairs_of, parts_of, quietly
-from kernelbp.experiments.depth_scenes import (
-    TUNED_PART,
-    Fold,
-    Scene,
-    Sizes,
-    error_of,
-    judged,
-    middle_of,
-    scored,
-)
-from kernelbp.experiments.depth_sequence import Clip, Ties, answers, posed
+from kernelbp.experiments.depth_evidence import LIKELIHOODS, TOGETHER, Weighing, best_of
+from kernelbp.experiments.depth_model import quietly
+from kernelbp.experiments.depth_problem import Lesson, Problem
+from kernelbp.experiments.depth_scenes import TUNED_PART, judged, scored
+from kernelbp.experiments.depth_sequence import Clip
 from kernelbp.experiments.study import Result, Row
 
 __all__ = [
@@ -42,8 +33,6 @@ __all__ = [
     "WAYS",
     "compare",
 ]
-
-Indices = NDArray[np.intp]
 
 FOR_RIVALS = TOGETHER
 """Whose evidence the rivals get, too."""
@@ -85,43 +74,30 @@ UNLEARNED = OF_INFER | {"mixing"}
 
 
 def compare(
-    rival: str,
-    way: str,
-    scenes: Sequence[Scene],
-    fold: Fold,
-    few: Sequence[int],
-    said: Said,
-    ties: Ties,
-    bands: Indices,
-    sizes: Sizes,
-    tuned: Result,
-    seed: int = 0,
+    problem: Problem, tuned: Result, rival: str, way: str, few: Sequence[int], seed: int = 0
 ) -> Result:
     """A rival with the predictions and the training pairs that kernel belief propagation has.
 
     It is run on a `few` of the fold's test images, or on all if they are tied to each other.
     """
+    scenes, fold, sizes = problem.scenes, problem.fold, problem.sizes
     limit = sizes.particle_iterations if rival == "particle" else sizes.iterations
     settings: dict[str, Any] = {**PAPER[rival], "max_iterations": limit, "tolerance": 0.0}
     weighing, tied = best_of(tuned, FOR_RIVALS, power=1.0), False
     if way == "best found":
-        settings, weighing, tied = _searched(
-            rival, settings, scenes, fold, said, ties, bands, sizes, tuned, seed
-        )
-    train = [scenes[i] for i in fold.train]
-    evidence = Evidence(said, scenes, fold.train)
-    again = ties.pairs(bands, scenes, fold.train) if tied else {}
+        settings, weighing, tied = _searched(problem, tuned, rival, settings, seed)
+    lesson = Lesson(problem, fold.train)
     began = time.perf_counter()
-    model = _rival(rival, settings, bands, train, again)
+    model = _rival(rival, settings, lesson, tied=tied)
     fitted = time.perf_counter() - began
     asked = {name: value for name, value in settings.items() if name in OF_INFER}
-    clips = ties.clips(fold.test if tied else few, fold.train, tied=tied)
+    clips = lesson.clips(fold.test if tied else few, tied=tied)
     # Compiled once for all: that is no part of an inference, as it is none of ours.
-    small = posed(Clip(clips[0].images[:1]), evidence, ties, again, bands, scenes, SEARCHED_PART)
+    small = lesson.graphs(Clip(clips[0].images[:1]), SEARCHED_PART)
     quietly(model.infer, small(FOR_RIVALS, weighing), seed=seed, **{**asked, "max_iterations": 1})
     rows: list[Row] = []
     for clip in clips:
-        graph = posed(clip, evidence, ties, again, bands, scenes)(FOR_RIVALS, weighing)
+        graph = lesson.graphs(clip)(FOR_RIVALS, weighing)
         began = time.perf_counter()
         beliefs = quietly(model.infer, graph, seed=seed, **asked)
         seconds = (time.perf_counter() - began) / len(clip.images)
@@ -129,7 +105,7 @@ def compare(
             [
                 *(f"{name} {value}" for name, value in settings.items()),
                 str(weighing),
-                *(["frames tied" if tied else "frames not tied"] if ties.before else []),
+                *(["frames tied" if tied else "frames not tied"] if problem.ties.before else []),
             ]
         )
         rows.extend(
@@ -144,28 +120,20 @@ def compare(
                 converged=beliefs.converged,
                 settings=used,
             )
-            for i, found in answers(beliefs, graph, clip, scenes[clip.images[0]].depth.shape).items()
+            for i, found in lesson.answers(beliefs, graph, clip).items()
         )
     return Result(rows)
 
 
 def _searched(
-    rival: str,
-    settings: dict[str, Any],
-    scenes: Sequence[Scene],
-    fold: Fold,
-    said: Said,
-    ties: Ties,
-    bands: Indices,
-    sizes: Sizes,
-    tuned: Result,
-    seed: int,
+    problem: Problem, tuned: Result, rival: str, settings: dict[str, Any], seed: int
 ) -> tuple[dict[str, Any], Weighing, bool]:
     """The settings and the evidence with the least error on training images, and whether frames are tied for it."""
+    sizes, film = problem.sizes, bool(problem.ties.before)
     slow = rival != "discrete"
-    jobs = judged(scenes, fold, SEARCHED_IMAGES if slow else sizes.tuned)
-    part = TUNED_PART * (SEARCHED_PART if slow and not ties.before else 1)
-    if slow and ties.before:
+    jobs = judged(problem.scenes, problem.fold, SEARCHED_IMAGES if slow else sizes.tuned)
+    part = TUNED_PART * (SEARCHED_PART if slow and not film else 1)
+    if slow and film:
         jobs = [(known, _middle_frames(images)) for known, images in jobs]
     ours = best_of(tuned, FOR_RIVALS)
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
@@ -177,14 +145,12 @@ def _searched(
         ),
     ]
     weighings = list(dict.fromkeys(weighings))
-    ways = (False, True) if ties.before else (False,)
+    ways = (False, True) if film else (False,)
     errors = np.zeros((len(tried), len(weighings), len(ways)))
     for known, images in jobs:
-        evidence = Evidence(said, scenes, known)
-        again = ties.pairs(bands, scenes, known)
-        middles = {i: middle_of(scenes[i], part) for i in images}
-        clips = [(n, clip) for n, tied in enumerate(ways) for clip in ties.clips(images, known, tied=tied)]
-        posers = [(n, clip, posed(clip, evidence, ties, again, bands, scenes, part)) for n, clip in clips]
+        lesson = Lesson(problem, known)
+        clips = [(n, clip) for n, tied in enumerate(ways) for clip in lesson.clips(images, tied=tied)]
+        posers = [(n, clip, lesson.graphs(clip, part)) for n, clip in clips]
         models: dict[tuple[Any, ...], Any] = {}
         for number, options in enumerate(tried):
             asked = {name: value for name, value in options.items() if name in OF_INFER}
@@ -193,17 +159,14 @@ def _searched(
             for (way, clip, graph_of), (column, weighing) in product(posers, enumerate(weighings)):
                 learned = (ways[way], *(value for name, value in options.items() if name not in UNLEARNED))
                 if learned not in models:
-                    pairs = again if ways[way] else {}
-                    models[learned] = _rival(rival, options, bands, [scenes[i] for i in known], pairs)
+                    models[learned] = _rival(rival, options, lesson, tied=ways[way])
                 model = models[learned]
                 if "mixing" in options:
                     model.mixing = options["mixing"]
                 graph = graph_of(FOR_RIVALS, weighing)
                 beliefs = quietly(model.infer, graph, seed=seed, **asked)
-                for i, found in answers(beliefs, graph, clip, middles[clip.images[0]].depth.shape).items():
-                    if np.isfinite(middles[i].depth).any():  # else there is nothing to judge by
-                        error = error_of(found, middles[i])
-                        errors[number, column, way] += error / (len(images) * len(jobs))
+                error = lesson.error(beliefs, graph, clip, part)
+                errors[number, column, way] += error / (len(images) * len(jobs))
     best = np.unravel_index(int(np.argmin(errors)), errors.shape)
     return tried[best[0]], weighings[best[1]], ways[best[2]]
 
@@ -213,9 +176,7 @@ def _middle_frames(images: Sequence[int]) -> tuple[int, ...]:
     return tuple(images[begin : begin + SEARCHED_IMAGES])
 
 
-def _rival(
-    rival: str, settings: Mapping[str, Any], bands: Indices, train: Sequence[Scene], again: Again
-) -> Any:
+def _rival(rival: str, settings: Mapping[str, Any], lesson: Lesson, *, tied: bool) -> Any:
     from kernelbp import rivals
 
     make = {
@@ -224,4 +185,4 @@ def _rival(
         "Gaussian-mixture": rivals.GaussianMixtureModel,
     }[rival]
     own = {name: value for name, value in settings.items() if name not in OF_INFER}
-    return make(*parts_of(bands, again), **own).fit(pairs_of(bands, train, again))
+    return make(*lesson.parts(tied=tied), **own).fit(lesson.pairs(tied=tied))

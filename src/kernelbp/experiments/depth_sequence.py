@@ -7,21 +7,18 @@ last training frame, whose depth is known, speaks to the first of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.experiments.depth_evidence import Evidence, Weighing
 from kernelbp.experiments.depth_lookalikes import Patches
-from kernelbp.experiments.depth_model import Again, grained, grid_of, median_of, softened
+from kernelbp.experiments.depth_model import Again, grained
 from kernelbp.experiments.depth_scenes import Fold, Scene, middle, middle_columns
 from kernelbp.experiments.study import Result
-from kernelbp.graph import Graph
 
-__all__ = ["TIES_WORDS", "Clip", "Ties", "answers", "find_ties", "posed"]
+__all__ = ["TIES_WORDS", "Clip", "Ties", "find_ties"]
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -147,44 +144,3 @@ def _most_alike(here: NDArray[np.float32], before: NDArray[np.float32]) -> NDArr
             least[own] = np.where(nearer, distance, least[own])
             found[own] = np.where(nearer, numbers[other], found[own])
     return found
-
-
-def posed(
-    clip: Clip,
-    evidence: Evidence,
-    ties: Ties,
-    again: Again,
-    bands: Indices,
-    scenes: Sequence[Scene],
-    part: int = 1,
-) -> Callable[[str, Weighing], Graph]:
-    """The graph of a clip, or of the middle of its frames, as a function of whose word is the evidence and how it is weighed.
-
-    Parameters
-    ----------
-    clip : what is inferred together
-    evidence : what words are worth
-    ties, again : between frames, and pairs of the relations that are learned for them
-    bands : of the rows
-    scenes : of the experiment
-    part : only one of this many columns of each scene, in the middle
-    """
-    shape = middle_columns(scenes[clip.images[0]].depth, part).shape
-    blank = grid_of(bands, shape, ties.links(clip, part), again)
-    logs = [evidence.of(i, part) for i in clip.images]
-    known = (
-        [evidence.of_known(middle_columns(scenes[clip.before].depth, part))]
-        if clip.before is not None
-        else []
-    )
-
-    def graph(kind: str, weighing: Weighing) -> Graph:
-        return softened(blank, evidence.points, np.concatenate(known + [log(kind, weighing) for log in logs]))
-
-    return graph
-
-
-def answers(beliefs: Any, graph: Graph, clip: Clip, shape: tuple[int, int]) -> dict[int, Matrix]:
-    """The median of the beliefs (rows, columns) by image of a clip, but for the frame that was known."""
-    found = median_of(beliefs, graph, (len(clip.frames), *shape))
-    return {i: one for i, one in zip(clip.frames, found, strict=True) if i != clip.before}
