@@ -41,6 +41,20 @@ class CitationNetwork:
     words : (papers, words) sparse counts
     labels : (papers,) frozensets of label numbers; empty where a paper's labels are not known
     label_names : (labels,) what the numbers stand for
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> labels = np.array([frozenset({0}), frozenset({0, 1}), frozenset()], dtype=object)
+    >>> words = sparse.csr_array(np.eye(3))
+    >>> papers = CitationNetwork(np.array([[0, 1], [1, 2]]), words, labels, ("physics", "biology"))
+    >>> len(papers), papers.degrees
+    (3, array([1, 2, 1]))
+    >>> papers.indicators.toarray()
+    array([[1., 0.],
+           [1., 1.],
+           [0., 0.]])
     """
 
     edges: NDArray[np.intp]

@@ -68,6 +68,13 @@ class DepthScene:
     depth : (rows, columns) of patches: log10 of depth, NaN where unknown
     group : scenes of one group show the same thing, and are never trained and tested on together
     time : number of the frame, where scenes are frames of a film
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scene = DepthScene("wall", np.zeros((60, 80, 3), np.float32), np.log10(np.full((6, 8), 2.5)), "wall")
+    >>> scene.depth.shape, float(10 ** scene.depth[0, 0])
+    ((6, 8), 2.5)
     """
 
     name: str
@@ -94,6 +101,19 @@ def load_make3d(
     ------
     InputError
         If there is no such pair, or a file is not of its form.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> from scipy.io import savemat
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.new("RGB", (86, 107)).save(Path(folder) / "img-wall.jpg")
+    ...     savemat(Path(folder) / "depth_sph_corr-wall.mat", {"Position3DGrid": np.full((55, 305, 4), 10.0)})
+    ...     (scene,) = load_make3d(folder)
+    >>> scene.depth.shape, float(scene.depth[0, 0])
+    ((107, 86), 1.0)
     """
     root = _folder(folder)
     pairs = [
@@ -129,6 +149,20 @@ def load_7scenes(
     ------
     InputError
         If there is no such pair, or a file is not of its form.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for k in range(4):
+    ...         Image.new("RGB", (64, 48)).save(Path(folder) / f"frame-{k:06d}.color.jpg")
+    ...         away = np.full((48, 64), 1000 * (k + 1), dtype=np.uint16)
+    ...         Image.fromarray(away).save(Path(folder) / f"frame-{k:06d}.depth.png")
+    ...     scenes = list(load_7scenes(folder, shape=(6, 8), every=3))
+    >>> [(scene.time, float(10 ** scene.depth[0, 0])) for scene in scenes]
+    [(0, 1.0), (3, 4.0)]
     """
     if not is_whole(every) or every < 1:
         raise InputError(f"every: expected a whole number of at least 1, got {every!r}")
@@ -170,6 +204,20 @@ def load_middlebury(
     ------
     InputError
         If there is no such pair, or a file is not of its form.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     scene = Path(folder) / "Wall"
+    ...     scene.mkdir()
+    ...     Image.new("RGB", (64, 48)).save(scene / "view1.png")
+    ...     Image.fromarray(np.full((48, 64), 30, dtype=np.uint8)).save(scene / "disp1.png")
+    ...     (found,) = load_middlebury(folder, shape=(6, 8))
+    >>> found.name, found.group, float(found.depth.max())
+    ('Wall view1', 'Wall', 0.0)
     """
     root = _folder(folder)
     pairs = [
@@ -199,6 +247,12 @@ def stereo_scene(*, shape: tuple[int, int] = STEREO_SHAPE) -> DepthScene:
     ------
     InputError
         If scikit-image is not installed, or came without it.
+
+    Examples
+    --------
+    >>> scene = stereo_scene(shape=(20, 30))
+    >>> scene.image.shape, scene.depth.shape
+    ((500, 741, 3), (20, 30))
     """
     bundled = extra_library("skimage.data", "images", "data: the stereo pair (there is no folder given)")
     home = Path(bundled.__file__).parent

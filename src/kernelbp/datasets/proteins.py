@@ -75,6 +75,13 @@ class Backbone:
     chain : its letter in the file
     sequence : one letter a residue, X where it is no standard one
     ca : (residues, 3) positions in angstrom
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> straight = Backbone("A", "GAS", np.array([[0.0, 0, 0], [3.8, 0, 0], [7.6, 0, 0]]))
+    >>> len(straight), straight.ca.shape
+    (3, (3, 3))
     """
 
     chain: str
@@ -93,6 +100,12 @@ class Profile:
     ----------
     sequence : one letter a residue
     log_odds : (residues, 20) in the order of `AMINO_ACIDS`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Profile("GAS", np.zeros((3, 20))).log_odds.shape
+    (3, 20)
     """
 
     sequence: str
@@ -109,6 +122,16 @@ class Protein:
     sequence : one letter a residue
     profile : (residues, 20) log-odds in the order of `AMINO_ACIDS`
     theta, omega : (residues,) in radians, NaN where not known: see `backbone_angles`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> angles = np.array([np.nan, 1.6, 1.6, np.nan])
+    >>> chain = Protein("1abcA", "GASP", np.zeros((4, 20)), angles, 0.5 * angles)
+    >>> len(chain), chain.directions.shape
+    (4, (4, 3))
+    >>> np.linalg.norm(chain.directions, axis=1).round(6)
+    array([nan,  1.,  1., nan])
     """
 
     name: str
@@ -246,7 +269,7 @@ def load_pdb(path: str | os.PathLike[str]) -> list[Backbone]:
 
 
 def load_mmcif(path: str | os.PathLike[str]) -> list[Backbone]:
-    """Read the C-alpha trace of every chain of an mmCIF file, by gemmi.
+    r"""Read the C-alpha trace of every chain of an mmCIF file, by gemmi.
 
     Takes the same atoms as `load_pdb` does. Needs ``pip install "kernelbp[proteins]"``.
 
@@ -262,6 +285,19 @@ def load_mmcif(path: str | os.PathLike[str]) -> list[Backbone]:
     ------
     InputError
         If gemmi is not installed, there is no such file, or it is no structure with C-alpha atoms.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> names = ["group_PDB", "id", "type_symbol", "label_atom_id", "label_alt_id", "label_comp_id", "label_asym_id",
+    ...          "label_entity_id", "label_seq_id", "Cartn_x", "Cartn_y", "Cartn_z", "occupancy", "auth_asym_id"]
+    >>> head = "data_1ABC\nloop_\n" + "\n".join("_atom_site." + name for name in names)
+    >>> atoms = [f"ATOM {k} C CA . ALA A 1 {k} {3.8 * k:.3f} 0.0 0.0 1.0 A" for k in (1, 2, 3)]
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".cif") as file:
+    ...     _ = file.write("\n".join([head, *atoms, ""]))
+    ...     file.flush()
+    ...     load_mmcif(file.name)[0].sequence
+    'AAA'
     """
     where = Path(path)
     gemmi = extra_library("gemmi", "proteins", f"{where}: reading mmCIF")
@@ -353,7 +389,7 @@ def _backbones(atoms: Iterable[_Atom], path: Path) -> list[Backbone]:
 
 
 def load_psiblast(path: str | os.PathLike[str]) -> Profile:
-    """Read a position-specific scoring matrix that PSI-BLAST wrote as text (``-out_ascii_pssm``).
+    r"""Read a position-specific scoring matrix that PSI-BLAST wrote as text (``-out_ascii_pssm``).
 
     Parameters
     ----------
@@ -368,6 +404,18 @@ def load_psiblast(path: str | os.PathLike[str]) -> Profile:
     ------
     InputError
         If there is no such file, it names no 20 columns, or a row has fewer numbers or is out of turn.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> head = "           " + "  ".join(AMINO_ACIDS)
+    >>> rows = [f"{k:5d} {letter}  " + " ".join(["-1"] * 20) for k, letter in ((1, "G"), (2, "A"))]
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".pssm") as file:
+    ...     _ = file.write("\n".join(["", "Last position-specific scoring matrix computed", head, *rows, ""]))
+    ...     file.flush()
+    ...     profile = load_psiblast(file.name)
+    >>> profile.sequence, profile.log_odds.shape
+    ('GA', (2, 20))
     """
     where = Path(path)
     order: list[int] | None = None
@@ -431,6 +479,18 @@ def load_proteins(folder: str | os.PathLike[str]) -> list[Protein]:
     ------
     InputError
         If there is neither, or something in it is missing, too large or does not fit together.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     angles = {f"1abcA/{name}": np.full(5, 1.5) for name in ("theta", "omega")}
+    ...     np.savez(Path(folder) / "proteins.npz", **angles, **{"1abcA/pssm": np.zeros((5, 20))})
+    ...     _ = (Path(folder) / "index.json").write_text(json.dumps([{"id": "1abcA", "seq": "GASPK"}]))
+    ...     (chain,) = load_proteins(folder)
+    >>> chain.name, chain.sequence, chain.theta.shape
+    ('1abcA', 'GASPK', (5,))
     """
     where = Path(folder)
     if (where / "proteins.npz").is_file():

@@ -70,6 +70,40 @@ class VariableBeliefs:
     Every method works on all nodes at once; the first axis of every answer is the nodes. On
     variables without a density (strings, sets, ...) use `expect`, `mode`, `sample` and
     `probabilities`.
+
+    Examples
+    --------
+    What is known of a walk two steps after it was at 5, and of the step between:
+
+    >>> import numpy as np, kernelbp as kb
+    >>> walk = np.cumsum(np.random.default_rng(0).normal(size=2000)) % 10
+    >>> model = kb.Model({"place": kb.kernels.Gaussian()}, {"then": kb.Relation("place", "place")})
+    >>> model = model.fit({"then": (walk[:-1], walk[1:])})
+    >>> chain = kb.Graph.chain(3, variable="place", relation="then").fix([0], [5.0])
+    >>> place = model.infer(chain)["place"]
+    >>> place.mean().round(1), place.std().round(1)
+    (array([5. , 5. , 5.1]), array([0. , 1.1, 1.5]))
+    >>> place.interval(0.9).round(1)[1]
+    array([3.3, 6.8])
+    >>> place.quantile([0.25, 0.75]).shape, place.sample(100, seed=0).shape
+    ((3, 2), (3, 100))
+    >>> place.expect(lambda x: x > 6).round(1)  # how probable it is
+    array([0. , 0.2, 0.3])
+    >>> place.density([4.0, 5.0, 9.0], nodes=[1]).round(1)
+    array([[0.2, 0.4, 0. ]])
+    >>> place.probabilities().shape, place.atoms.shape
+    ((3, 512), (512,))
+
+    Of symbols, how probable each is, the most probable, and how undecided the belief is:
+
+    >>> model = kb.Model({"sky": kb.kernels.Delta()}, {"then": kb.Relation("sky", "sky")}, mixing=0.0)
+    >>> days = ["sun", "sun", "sun", "rain", "rain", "sun", "sun", "sun", "rain", "sun"]
+    >>> chain = kb.Graph.chain(2, variable="sky", relation="then").fix([0], ["sun"])
+    >>> sky = model.fit({"then": (days[:-1], days[1:])}).infer(chain)["sky"]
+    >>> sky.atoms, sky.mode()
+    (array(['sun', 'rain'], dtype=object), array(['sun', 'sun'], dtype=object))
+    >>> sky.probabilities().round(2)[1], sky.entropy().round(2)
+    (array([0.67, 0.33]), array([0.  , 0.64]))
     """
 
     _source: Source = field(repr=False)
@@ -255,7 +289,10 @@ class VariableBeliefs:
         """
         from kernelbp.inference.reading import centre
 
-        return centre(self, self._facts.kernel, candidates)
+        found = centre(self, self._facts.kernel, candidates)
+        if candidates is None and len(self._fixed.nodes):
+            found[self._fixed.nodes] = self._kind.restore(self._fixed.values)
+        return found
 
     def entropy(self) -> Matrix:
         """How undecided each belief is over the `atoms`, in nats, shape (nodes,)."""
@@ -276,7 +313,10 @@ class VariableBeliefs:
         """
         from kernelbp.inference.reading import expected_distance
 
-        return expected_distance(self, self._facts.kernel, to)
+        result = expected_distance(self, self._facts.kernel, to)
+        if to is None:
+            result[self._fixed.nodes] = 0.0
+        return result
 
     def sample(self, size: int, *, seed: int | np.random.Generator | None = None) -> Array:
         """Draw from each node's belief on its own, shape (nodes, size) or (nodes, size, d).
@@ -638,7 +678,27 @@ class Beliefs:
 
     With one variable, `mean`, `mode`, `std`, `quantile`, `interval`, `density`, `sample`, `expect` and
     `probabilities` are over the graph's nodes in their order. With several, ``beliefs["name"]`` has them for
-    each variable.
+    each variable (`VariableBeliefs`, with an example of each).
+
+    Examples
+    --------
+    >>> import numpy as np, kernelbp as kb
+    >>> walk = np.cumsum(np.random.default_rng(0).normal(size=2000)) % 10
+    >>> model = kb.Model({"place": kb.kernels.Gaussian()}, {"then": kb.Relation("place", "place")})
+    >>> model = model.fit({"then": (walk[:-1], walk[1:])})
+    >>> chain = kb.Graph.chain(4, variable="place", relation="then").fix([0, 3], [5.0, 8.0])
+    >>> beliefs = model.infer(chain)
+    >>> beliefs
+    Beliefs(4 nodes, converged after 1 iterations)
+    >>> beliefs.mean().round(1)
+    array([5. , 6. , 6.9, 8. ])
+    >>> beliefs.converged, beliefs.residuals.shape
+    (True, (1,))
+    >>> beliefs["place"].interval(0.9).shape  # the same for one of several variables
+    (4, 2)
+    >>> joint = beliefs.pair(1)  # of the two nodes in between, at their support points
+    >>> joint.shape == 2 * (len(beliefs["place"].support),), float(joint.sum().round(6))
+    (True, 1.0)
     """
 
     _source: Source = field(repr=False)
