@@ -151,9 +151,17 @@ def test_probabilities_sum_to_one_over_the_atoms():
 
 def test_a_fixed_node_believes_its_value():
     beliefs = numbers()
-    for found in (beliefs.mean(), beliefs.mode(), beliefs.quantile(0.2), beliefs.mode([0.0, 9.0])):
+    for found in (
+        beliefs.mean(),
+        beliefs.mode(),
+        beliefs.mode([0.0, 9.0]),
+        beliefs.centre(),
+        beliefs.centre([0.0, 9.0]),
+        beliefs.quantile(0.2),
+    ):
         assert found[FIXED_NODE] == 1.3
-    assert beliefs.std()[FIXED_NODE] == 0
+    for none in (beliefs.std(), beliefs.expected_distance(), beliefs.entropy()):
+        assert none[FIXED_NODE] == 0
     assert np.array_equal(beliefs.interval(0.9)[FIXED_NODE], [1.3, 1.3])
     assert (beliefs.sample(4, seed=0)[FIXED_NODE] == 1.3).all()
     assert beliefs.expect(lambda x: x**2)[FIXED_NODE] == 1.3**2

@@ -290,7 +290,7 @@ class VariableBeliefs:
         from kernelbp.inference.reading import centre
 
         found = centre(self, self._facts.kernel, candidates)
-        if candidates is None and len(self._fixed.nodes):
+        if len(self._fixed.nodes):
             found[self._fixed.nodes] = self._kind.restore(self._fixed.values)
         return found
 

@@ -52,6 +52,16 @@ class Denoised:
     sigma : standard deviation of the noise that was assumed; None if noise was learned
     iterations : most that a block needed
     converged : whether messages settled in every block
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbp.photographs import denoise
+    >>> found = denoise(100.0 + np.random.default_rng(0).normal(scale=20.0, size=(32, 32)), sigma=20.0)
+    >>> found.mean.shape, found.std.shape, found.sigma
+    ((32, 32), (32, 32), 20.0)
+    >>> bool(np.abs(found.mean - 100.0).mean() < 5.0)
+    True
     """
 
     mean: Image

@@ -121,6 +121,19 @@ class Photographs:
     ----------
     gray : of gray pictures, and of the mean of red, green and blue
     colour : of differences of colours; None if only gray pictures were seen
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from kernelbp.photographs import ready
+    >>> known = ready()
+    >>> len(known.channels(1)), len(known.channels(3))
+    (1, 3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     known.save(folder)
+    ...     again = Photographs.load(folder)
+    >>> again.gray.clipped, sorted(again.gray.calibrations) == sorted(known.gray.calibrations)
+    (True, True)
     """
 
     gray: Channel
@@ -285,6 +298,20 @@ def learn_pair(
     seed : of the choice of the parts on which settings of inference are fitted
     calibrate : whether to fit them
     progress : show a progress bar
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbp.photographs import denoise
+    >>> rng = np.random.default_rng(0)
+    >>> rows, columns = np.mgrid[:60, :80]
+    >>> clean = np.where((rows // 10 + columns // 10) % 2, 200.0, 50.0)
+    >>> noisy = clean + 20.0 * rng.standard_t(3, size=clean.shape)
+    >>> learned = learn_pair(clean, noisy, calibrate=False)
+    >>> other = clean[::-1] + 20.0 * rng.standard_t(3, size=clean.shape)
+    >>> found = denoise(other, learned)
+    >>> bool(np.abs(found.mean - clean[::-1]).mean() < 0.2 * np.abs(other - clean[::-1]).mean())
+    True
     """
     first, second = as_picture(clean, "clean"), as_picture(noisy, "noisy")
     if first.shape != second.shape:
