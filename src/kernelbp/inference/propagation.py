@@ -23,16 +23,21 @@ from kernelbp.learning.marginal import Marginal
 from kernelbp.learning.operators import Operators
 from kernelbp.values import is_whole
 
-__all__ = ["check_call", "propagate", "wire_hidden"]
+__all__ = ["check_call", "check_graph", "propagate", "wire_hidden"]
 
 
-def check_call(graph: Any, choice: Mapping[str, Any], start: Any, dtype: Any, n_jobs: Any) -> np.dtype[Any]:
-    """Refuse arguments of `infer` that make no sense; the precision of messages."""
+def check_graph(graph: Any) -> None:
+    """Refuse what is no graph."""
     if not isinstance(graph, Graph):
         raise InputError(
             f"graph: expected a kernelbp.Graph, got {type(graph).__name__}; "
             "see Graph.grid, Graph.from_edges and Graph.from_networkx"
         )
+
+
+def check_call(graph: Any, choice: Mapping[str, Any], start: Any, dtype: Any, n_jobs: Any) -> np.dtype[Any]:
+    """Refuse arguments of `infer` that make no sense; the precision of messages."""
+    check_graph(graph)
     if start is not None and not isinstance(start, Beliefs):
         raise InputError(f"start: expected Beliefs of an earlier inference, got {type(start).__name__}")
     if n_jobs is not None and not (is_whole(n_jobs) and n_jobs >= 1):

@@ -25,15 +25,17 @@ from kernelbp.errors import ConvergenceWarning, InputError, NotFittedError, Unsu
 from kernelbp.graph import Graph
 from kernelbp.inference.evidence import Evidence, Likelihood, Observed, gather_evidence
 from kernelbp.inference.progress import Progress
+from kernelbp.inference.propagation import wire_hidden
 from kernelbp.inference.run import Verdict
 from kernelbp.inference.schedules import make_plan
-from kernelbp.inference.wiring import Phase, Wiring, oriented_edges, wire
+from kernelbp.inference.wiring import Phase, Wiring, oriented_edges
 from kernelbp.kernels import Kernel, domain
 from kernelbp.learning.estimators import is_estimator
 from kernelbp.learning.examples import collect
 from kernelbp.model import Relation
 from kernelbp.rivals.beliefs import MixtureBeliefs, Mixtures
-from kernelbp.values import Column, Kind, is_number, is_whole
+from kernelbp.rivals.setup import check_inference
+from kernelbp.values import Column, Kind, is_number
 
 __all__ = ["GaussianModel"]
 
@@ -243,11 +245,7 @@ class GaussianModel:
                     f"graph: unknown variable {name!r}; the model has {', '.join(fitted.variables)}"
                 )
         evidence = gather_evidence(graph, self.relations, fitted.variables)
-        fixed = [
-            graph.nodes_of(name)[part.nodes]
-            for name, part in zip(graph.variables, evidence.fixed, strict=True)
-        ]
-        wiring = wire(graph, self.relations, np.concatenate([np.empty(0, dtype=np.intp), *fixed]))
+        wiring = wire_hidden(graph, self.relations, evidence)
         forest = wiring.is_forest
         if schedule == "auto":
             schedule = "tree" if forest else "flooding"
@@ -693,16 +691,6 @@ def _checked_prior(name: str, given: Any) -> tuple[Matrix, Matrix]:
 
 
 def _check_inference(graph: Any, schedule: Any, max_iterations: Any, tolerance: Any, damping: Any) -> None:
-    if not isinstance(graph, Graph):
-        raise InputError(
-            f"graph: expected a kernelbp.Graph, got {type(graph).__name__}; "
-            "see Graph.grid, Graph.from_edges and Graph.from_networkx"
-        )
     if schedule not in SCHEDULES:
         raise InputError(f"schedule: expected one of {', '.join(SCHEDULES)}, got {schedule!r}")
-    if not is_whole(max_iterations) or max_iterations < 1:
-        raise InputError(f"max_iterations: expected a whole number of at least 1, got {max_iterations!r}")
-    if not is_number(tolerance) or not tolerance >= 0:
-        raise InputError(f"tolerance: expected a number of at least 0, got {tolerance!r}")
-    if not (is_number(damping) and 0 <= damping < 1):
-        raise InputError(f"damping: expected a number from 0 to below 1, got {damping!r}")
+    check_inference(graph, max_iterations, tolerance, damping)

@@ -23,7 +23,8 @@ from kernelbp.errors import InputError, UnsupportedError
 from kernelbp.graph import Graph, Readings
 from kernelbp.inference.evidence import Evidence, Likelihood, gather_evidence
 from kernelbp.inference.progress import Progress
-from kernelbp.inference.wiring import Wiring, wire
+from kernelbp.inference.propagation import check_graph, wire_hidden
+from kernelbp.inference.wiring import Wiring
 from kernelbp.kernels import Kernel, check_values, domain
 from kernelbp.learning.estimators import is_estimator
 from kernelbp.learning.examples import collect
@@ -128,11 +129,7 @@ def check_model(variables: Mapping[str, Kernel], relations: Mapping[str, Relatio
 
 def check_inference(graph: Any, max_iterations: Any, tolerance: Any, damping: Any) -> None:
     """Refuse arguments of `infer` that make no sense."""
-    if not isinstance(graph, Graph):
-        raise InputError(
-            f"graph: expected a kernelbp.Graph, got {type(graph).__name__}; "
-            "see Graph.grid, Graph.from_edges and Graph.from_networkx"
-        )
+    check_graph(graph)
     if not is_whole(max_iterations) or max_iterations < 1:
         raise InputError(f"max_iterations: expected a whole number of at least 1, got {max_iterations!r}")
     if not is_number(tolerance) or not tolerance >= 0:
@@ -751,10 +748,7 @@ def prepare(graph: Graph, learned: Learned) -> Prepared:
             kernel = learned.kernels[relation.second]
             facts[relation.second] = _Facts(kernel, said.kind, np.empty((0, said.kind.dimension)))
     evidence = gather_evidence(graph, learned.relations, facts)
-    numbers = [
-        graph.nodes_of(name)[part.nodes] for name, part in zip(graph.variables, evidence.fixed, strict=True)
-    ]
-    wiring = wire(graph, learned.relations, np.concatenate([np.empty(0, dtype=np.intp), *numbers]))
+    wiring = wire_hidden(graph, learned.relations, evidence)
     kinds = {name: fact.kind for name, fact in facts.items()}
     prepared = Prepared(graph, wiring, evidence, learned, kinds)
     for name, _ in wiring.operators:
