@@ -209,6 +209,7 @@ def _learned(
     console: Console,
 ) -> Photographs | None:
     """What photographs look like, from what the user has; None for what comes with the library."""
+    from kernelbp.errors import InputError
     from kernelbp.photographs import estimate_sigma, learn, learn_pair
     from kernelbp.photographs.files import files_of, read_picture
     from kernelbp.photographs.relations import GRAY_STEP, MOST_PHOTOGRAPHS, side_of
@@ -223,8 +224,17 @@ def _learned(
             progress=console.is_terminal,
         )
     if pair is not None:
-        both = [read_picture(path, "--pair").values for path in pair]
-        return learn_pair(*both, seed=seed, calibrate=not quick, progress=console.is_terminal)
+        both = [read_picture(path, "--pair") for path in pair]
+        if both[0].values.shape != both[1].values.shape:
+            raise InputError(
+                f"--pair: {pair[1]} is {both[1].described}; expected {both[0].described}, as {pair[0]} is"
+            )
+        return learn_pair(
+            *(picture.values for picture in both),
+            seed=seed,
+            calibrate=not quick,
+            progress=console.is_terminal,
+        )
     return None
 
 
