@@ -12,7 +12,7 @@ from kernelbp.datasets.depth_features import DEPTH_FEATURES
 from kernelbp.experiments.depth_scenes import Fold, Scene, inner_parts, scored
 from kernelbp.experiments.study import Result
 
-__all__ = ["ALIKE", "ALIKE_WORDS", "NEAR", "Patches", "find_look_alikes"]
+__all__ = ["ALIKE", "ALIKE_WORDS", "NEAR", "Looks", "Patches", "find_look_alikes"]
 
 ALIKE = "look-alikes"
 NEAR = "near"
@@ -51,6 +51,30 @@ def find_look_alikes(scenes: Sequence[Scene], fold: Fold) -> Result:
     return Result(rows, arrays)
 
 
+class Looks:
+    """How patches look, as points whose distance says how unlike they are: features by how they vary in some scenes.
+
+    Parameters
+    ----------
+    scenes : of one shape
+    """
+
+    def __init__(self, scenes: Sequence[Scene]) -> None:
+        features = np.concatenate([scene.features().reshape(-1, DEPTH_FEATURES) for scene in scenes])
+        self._centre = features.mean(axis=0)
+        self._scale = np.maximum(features.std(axis=0), 1e-6)
+        used = (features[:: -(-len(features) // USED)] - self._centre) / self._scale
+        variances, directions = np.linalg.eigh(np.cov(used.T))
+        self._turn = (directions * np.maximum(variances, LEAST_VARIANCE) ** -0.25).astype(np.float32)
+
+    def of(self, scene: Scene) -> NDArray[np.float32]:
+        """All patches of a scene, (n, DEPTH_FEATURES + 1)."""
+        features = (scene.features().reshape(-1, DEPTH_FEATURES) - self._centre) / self._scale
+        rows, columns = scene.depth.shape
+        height = np.repeat(np.linspace(0.0, ROW_WEIGHT, rows, dtype=np.float32), columns)
+        return np.column_stack([features.astype(np.float32) @ self._turn, height])
+
+
 class Patches:
     """All patches of some scenes whose depth is known, to be searched by what they look like.
 
@@ -62,30 +86,16 @@ class Patches:
     def __init__(self, scenes: Sequence[Scene]) -> None:
         from sklearn.neighbors import NearestNeighbors
 
-        features = np.concatenate([scene.features().reshape(-1, DEPTH_FEATURES) for scene in scenes])
-        self.centre = features.mean(axis=0)
-        self.scale = np.maximum(features.std(axis=0), 1e-6)
-        used = (features[:: -(-len(features) // USED)] - self.centre) / self.scale
-        variances, directions = np.linalg.eigh(np.cov(used.T))
-        self.turn = (directions * np.maximum(variances, LEAST_VARIANCE) ** -0.25).astype(np.float32)
+        self._looks = Looks(scenes)
         depths = np.concatenate([scene.depth.ravel() for scene in scenes])
         known = np.flatnonzero(np.isfinite(depths))
         known = known[:: max(-(-len(known) // MOST_SEARCHED), 1)]
-        self.depths = depths[known].astype(np.float32)
-        placed = np.concatenate([self.placed(scene) for scene in scenes])
-        self.search = NearestNeighbors(n_neighbors=min(COUNT, len(self.depths)), algorithm="brute").fit(
-            placed[known]
-        )
+        self._depths = depths[known].astype(np.float32)
+        points = np.concatenate([self._looks.of(scene) for scene in scenes])[known]
+        self._search = NearestNeighbors(n_neighbors=min(COUNT, len(points)), algorithm="brute").fit(points)
 
     def alike(self, scene: Scene) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Log10 depths (rows, columns, look-alikes) of the patches nearest to each of a scene, and their median distance."""
-        distances, nearest = self.search.kneighbors(self.placed(scene))
-        found: NDArray[np.float32] = self.depths[nearest].reshape(*scene.depth.shape, -1)
+        distances, nearest = self._search.kneighbors(self._looks.of(scene))
+        found: NDArray[np.float32] = self._depths[nearest].reshape(*scene.depth.shape, -1)
         return found, np.median(distances, axis=1).reshape(scene.depth.shape).astype(np.float32)
-
-    def placed(self, scene: Scene) -> NDArray[np.float32]:
-        """Patches (n, DEPTH_FEATURES + 1) as points whose distance says how unlike they look."""
-        features = (scene.features().reshape(-1, DEPTH_FEATURES) - self.centre) / self.scale
-        rows, columns = scene.depth.shape
-        height = np.repeat(np.linspace(0.0, ROW_WEIGHT, rows, dtype=np.float32), columns)
-        return np.column_stack([features.astype(np.float32) @ self.turn, height])

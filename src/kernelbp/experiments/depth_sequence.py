@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.experiments.depth_lookalikes import Patches
+from kernelbp.experiments.depth_lookalikes import Looks
 from kernelbp.experiments.depth_model import Again, grained
 from kernelbp.experiments.depth_scenes import Fold, Scene, middle, middle_columns
 from kernelbp.experiments.study import Result
@@ -119,12 +119,12 @@ def find_ties(scenes: Sequence[Scene], fold: Fold) -> Result:
     -------
     Result with no rows and, by the frame's number, (rows, columns) numbers of patches
     """
-    placed = Patches([scenes[i] for i in fold.train])
+    looks = Looks([scenes[i] for i in fold.train])
     used = sorted((*fold.train, *fold.test))
     times = {i: i if (time := scenes[i].time) is None else time for i in used}
     usual = np.median([times[i] - times[i - 1] for i in used if i - 1 in times])
     follows = [i for i in used if i - 1 in times and times[i] - times[i - 1] < LONGEST_STEP * usual]
-    points = {i: placed.placed(scenes[i]).reshape(*scenes[i].depth.shape, -1) for i in used}
+    points = {i: looks.of(scenes[i]).reshape(*scenes[i].depth.shape, -1) for i in used}
     return Result([], {str(i): _most_alike(points[i], points[i - 1]) for i in follows})
 
 
