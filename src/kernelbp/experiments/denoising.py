@@ -244,7 +244,7 @@ def _report(
                 curves(truth, noisy, list(images), list(lines.values()), colors=shown),
                 f"As Figure 1 of the paper: a sunset of {shown} colours, the same with noise of sigma {NOISE:g}, and, against "
                 "the number of colours, the error (RMSE in gray levels, of mean or mode, whichever was better on another "
-                "image), the seconds of an inference, and the seconds of one iteration (logarithmic).",
+                "image), the seconds of an inference, and the seconds of one iteration (all logarithmic).",
             ),
             Picture(
                 "images",

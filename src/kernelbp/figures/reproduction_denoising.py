@@ -78,6 +78,7 @@ def curves(
     '(a) sunset, 10 colours'
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
     figure = Figure(figsize=(13.0, 7.4), layout="constrained")
     grid = figure.add_gridspec(2, 3, width_ratios=(0.62, 1.0, 1.0))
@@ -121,10 +122,12 @@ def curves(
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=10)
+        axes.set_yscale("log")
         if name == "error":
-            axes.set_ylim(bottom=0.0)
-        else:
-            axes.set_yscale("log")
+            # From a few gray levels to a few tens: powers of ten would leave one tick.
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+            axes.yaxis.set_major_formatter(ScalarFormatter())
+            axes.yaxis.set_minor_formatter(NullFormatter())
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=10)
     return figure
