@@ -31,6 +31,7 @@ from kernelbp.experiments.depth_scenes import (
     Fold,
     Scene,
     bands_of,
+    earlier_folds,
     error_of,
     every_row_known,
     few_images,
@@ -410,11 +411,16 @@ def test_counted_evidence_knows_where_a_word_is_off():
     assert np.abs(evidence.points[laplace.argmax(axis=1)] - words[2].ravel()).max() < 0.02
 
 
-def test_settings_are_chosen_on_what_comes_last_where_the_test_comes_later():
+def test_settings_are_chosen_on_what_comes_after_where_the_test_comes_later():
     scenes = smooth_scenes(8)
     ordered = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), test_is_later=True)
-    assert judged(scenes, ordered, 9) == [((0, 1, 2, 3), (4, 5))]
+    earlier = earlier_folds(scenes, ordered)
+    assert [(one.train, one.test) for one in earlier] == [((0, 1), (2, 3)), ((0, 1, 2, 3), (4, 5))]
+    assert all(one.test_is_later for one in earlier) and len({one.name for one in earlier}) == 2
+    # One frame cannot be predicted from others.
+    assert [one.train for one in earlier_folds(scenes, replace(ordered, train=(0, 1, 2)))] == [(0, 1)]
     every = replace(ordered, test_is_later=False)
+    assert earlier_folds(scenes, every) == []
     assert [images for _, images in judged(scenes, every, 9)] == [(0, 1), (2, 3), (4, 5)]
     assert [len(images) for _, images in judged(scenes, every, 1)] == [1, 1, 1]
 
@@ -622,7 +628,10 @@ def test_a_known_frame_speaks_to_frames_whose_evidence_says_nothing(monkeypatch)
     ties = Ties({int(k): np.asarray(a, dtype=np.intp) for k, a in find_ties(scenes, fold).arrays.items()})
     rng = np.random.default_rng(0)
     words = [scene.depth + rng.choice([-0.5, 0.5], scene.depth.shape) for scene in scenes]
-    lesson = Lesson(Problem(scenes, fold, said_by(words, scenes), ties, bands, SIZES), fold.train)
+    problem = Problem(scenes, fold, said_by(words, scenes), ties, bands, SIZES)
+    later = replace(problem, fold=replace(fold, train=(0, 1, 2, 3, 4, 5, 6), test=(7,)), earlier=[problem])
+    ((lesson, images),) = later.jobs(1)
+    assert images == fold.test
     model = depth.learn(lesson, SIZES)
     means = {}
     for tied in (True, False):

@@ -13,8 +13,8 @@ likelihood. Errors of neighbouring patches are alike, which no likelihood of sin
 raised to a power. The power, the form of the likelihood, and what look-alikes count once more beside the average, are chosen
 by belief propagation on training images, or that look-alikes are not heard at all.
 
-Where images are frames of a film, the test comes later in time than training, and settings are chosen on the last third of the
-training frames. There patches are tied to those of the frame before that show the same, too, and the likelihood of a word depends on how near
+Where images are frames of a film, the test comes later in time than training, and settings are chosen by asking the same question
+earlier: of the second third of the training frames, with everything learned from the first, and of the last, learned from both. There patches are tied to those of the frame before that show the same, too, and the likelihood of a word depends on how near
 look-alikes are: the same things come into view again.
 """
 
@@ -47,6 +47,7 @@ from kernelbp.experiments.depth_scenes import (
     Scene,
     Sizes,
     bands_of,
+    earlier_folds,
     every_row_known,
     few_images,
     judged,
@@ -76,22 +77,28 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     form, scenes, folds = load(study, sizes)
     bands = bands_with_pairs(scenes, folds, sizes)
     sizes = replace(sizes, bands=len(np.unique(bands)))
+    earlier = {fold: earlier_folds(scenes, fold) for fold in folds}
+    asked = [*folds, *(one for fold in folds for one in earlier[fold])]
 
-    predicted = study.finish(
+    said = study.finish(
         [
             Case(f"{kind} alone, {fold.name}", lambda k=kind, f=fold: predict(k, scenes, f, sizes, study), 10)  # type: ignore[misc]
-            for fold, kind in product(folds, ESTIMATORS)
+            for fold, kind in product(asked, ESTIMATORS)
         ]
         + [
             Case(f"{ALIKE} alone, {fold.name}", lambda f=fold: find_look_alikes(scenes, f), 10)  # type: ignore[misc]
-            for fold in folds
+            for fold in asked
         ]
         + [
             Case(f"ties, {fold.name}", lambda f=fold: find_ties(scenes, f), 10)  # type: ignore[misc]
-            for fold in folds
+            for fold in asked
             if fold.test_is_later
         ]
     )
+    predicted = {
+        f"{kind} alone, {fold.name}": said[f"{kind} alone, {fold.name}"]
+        for kind, fold in product((*ESTIMATORS, ALIKE), folds)
+    }
 
     @cache
     def problem_of(fold: Fold) -> Problem:
@@ -99,15 +106,16 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
         words: dict[str, dict[int, Matrix]] = {}
         near: dict[int, Matrix] | None = None
         for kind in (*ESTIMATORS, ALIKE):
-            arrays = predicted[f"{kind} alone, {fold.name}"].arrays
+            arrays = said[f"{kind} alone, {fold.name}"].arrays
             numbers = [name for name in arrays if not name.startswith(NEAR)]
             words[kind] = {int(name): np.asarray(arrays[name], dtype=np.float64) for name in numbers}
             if kind == ALIKE and fold.test_is_later:
                 near = {int(name): arrays[f"{NEAR} {name}"] for name in numbers}
         alike = words.pop(ALIKE)
-        tied = predicted[f"ties, {fold.name}"].arrays if fold.test_is_later else {}
+        tied = said[f"ties, {fold.name}"].arrays if fold.test_is_later else {}
         ties = Ties({int(name): np.asarray(array, dtype=np.intp) for name, array in tied.items()})
-        return Problem(scenes, fold, Said.of(scenes, fold, words, alike, near), ties, bands, sizes)
+        before = [problem_of(one) for one in earlier.get(fold, ())]
+        return Problem(scenes, fold, Said.of(scenes, fold, words, alike, near), ties, bands, sizes, before)
 
     tuned = study.finish(
         [Case(f"settings, {fold.name}", lambda f=fold: tune(problem_of(f)), 20) for fold in folds]  # type: ignore[misc]
@@ -154,7 +162,13 @@ def bands_with_pairs(scenes: Sequence[Scene], folds: Sequence[Fold], sizes: Size
     learned = [
         [scenes[i] for i in known]
         for fold in folds
-        for known in (fold.train, *(known for known, _ in judged(scenes, fold, sizes.tuned)))
+        for known in (
+            fold.train,
+            *(
+                [one.train for one in earlier_folds(scenes, fold)]
+                or [known for known, _ in judged(scenes, fold, sizes.tuned)]
+            ),
+        )
     ]
     for count in range(sizes.bands, 0, -1):
         bands = bands_of(scenes, count)
@@ -170,16 +184,15 @@ def bands_with_pairs(scenes: Sequence[Scene], folds: Sequence[Fold], sizes: Size
 
 
 def tune(problem: Problem) -> Result:
-    """Choose how evidence is weighed on training images, each left out when relations are learned.
+    """Choose how evidence is weighed on training images that were left out when all else was learned.
 
     Returns
     -------
     Result with a row for each estimator and each of `CHOICES`
     """
     errors = {kind: np.zeros(len(CHOICES)) for kind in problem.said.alone}
-    jobs = judged(problem.scenes, problem.fold, problem.sizes.tuned)
-    for known, images in jobs:
-        lesson = Lesson(problem, known)
+    jobs = problem.jobs(problem.sizes.tuned)
+    for lesson, images in jobs:
         model = learn(lesson, problem.sizes)
         for clip in lesson.clips(images):
             graph_of = lesson.graphs(clip, TUNED_PART)

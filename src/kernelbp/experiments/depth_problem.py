@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
 from kernelbp.experiments.depth_model import grid_of, median_of, pairs_of, parts_of, softened
-from kernelbp.experiments.depth_scenes import Fold, Scene, Sizes, error_of, middle_columns, middle_of
+from kernelbp.experiments.depth_scenes import (
+    Fold,
+    Scene,
+    Sizes,
+    error_of,
+    judged,
+    middle_columns,
+    middle_of,
+)
 from kernelbp.experiments.depth_sequence import Clip, Ties
 from kernelbp.graph import Graph
 from kernelbp.model import Relation
@@ -34,6 +42,7 @@ class Problem:
     ties : of patches to those of the frame before
     bands : of each row
     sizes : how much is done
+    earlier : the same question as it would have been asked earlier, where images are a film
     """
 
     scenes: Sequence[Scene]
@@ -42,6 +51,17 @@ class Problem:
     ties: Ties
     bands: Indices
     sizes: Sizes
+    earlier: Sequence[Problem] = ()
+
+    def jobs(self, most: int) -> list[tuple[Lesson, tuple[int, ...]]]:
+        """What settings are chosen on: scenes judged, at most so many, and what known ones teach about them.
+
+        Where the test comes later than all training, so do the scenes judged, all of them: everything, from the predictors on, is
+        learned from frames before them.
+        """
+        if self.earlier:
+            return [(Lesson(one, one.fold.train), one.fold.test) for one in self.earlier]
+        return [(Lesson(self, known), images) for known, images in judged(self.scenes, self.fold, most)]
 
 
 class Lesson:

@@ -251,12 +251,12 @@ def settings_of(
         ),
         "settings chosen on": "the middle half of the columns of "
         + (
-            "the last third of the training frames (weights of predictors and look-alikes: of all)"
+            "the second third of the training frames, everything learned from the first, and of the last third, learned from both"
             if folds[0].test_is_later
             else f"at most {sizes.tuned} training images"
         ),
         "slow rivals' settings searched on": (
-            f"the middle half of the columns of {SEARCHED_IMAGES} frames in the middle of these"
+            f"the middle half of the columns of {SEARCHED_IMAGES} frames in the middle of each of these thirds"
             if folds[0].test_is_later
             else f"one in {TUNED_PART * SEARCHED_PART} columns, in the middle, of at most {SEARCHED_IMAGES} training images"
         )

@@ -1,27 +1,26 @@
 """Rivals on the depth experiment: the same relations, training pairs and evidence.
 
 With the paper's settings the evidence is the best, for kernel belief propagation, of those not raised to a power. A search for
-better settings tries that evidence, and other powers and forms of the likelihood; what look-alikes count in it is taken from kernel belief
+better settings tries that evidence, and all powers and forms of the likelihood that ours does; what look-alikes count in it is taken from kernel belief
 propagation. Frames of a film are inferred each by itself with the paper's settings; a search also tries to tie them, as
-ours are. Discrete belief propagation is searched for on the images that kernel belief propagation is, the others, which
+ours are, with the best it has found without. Discrete belief propagation is searched for on the images that kernel belief propagation is, the others, which
 are slow, on a strip of some of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-import numpy as np
-
-from kernelbp.experiments.depth_evidence import LIKELIHOODS, TOGETHER, Weighing, best_of
+from kernelbp.experiments.depth_evidence import LIKELIHOODS, POWERS, TOGETHER, Weighing, best_of
 from kernelbp.experiments.depth_model import quietly
 from kernelbp.experiments.depth_problem import Lesson, Problem
-from kernelbp.experiments.depth_scenes import TUNED_PART, judged, scored
+from kernelbp.experiments.depth_scenes import TUNED_PART, scored
 from kernelbp.experiments.depth_sequence import Clip
 from kernelbp.experiments.study import Result, Row
+from kernelbp.graph import Graph
 
 __all__ = [
     "FOR_RIVALS",
@@ -62,8 +61,6 @@ TRIED: dict[str, list[dict[str, Any]]] = {
     "Gaussian-mixture": [{"mixing": 0.05, "damping": 0.5}, {"mixing": 0.2, "damping": 0.5}, {}],
 }
 """What the search changes of the paper's settings, each with several powers of the evidence."""
-SEARCHED_FACTORS = (1.0, 1 / 3, 3.0)
-"""On the power of the evidence that is best for kernel belief propagation."""
 SEARCHED_ITERATIONS = {"discrete": 100, "particle": 20, "Gaussian-mixture": 5}
 SEARCHED_IMAGES, SEARCHED_PART = 5, 4
 """For rivals that are slow: images at most, and of the columns kernel belief propagation is tuned on one of this many, in the
@@ -78,7 +75,7 @@ def compare(
 ) -> Result:
     """A rival with the predictions and the training pairs that kernel belief propagation has.
 
-    It is run on a `few` of the fold's test images, or on all if they are tied to each other.
+    It is run on a `few` of the fold's test images or, if they are tied to each other, on all, mixtures on the first.
     """
     scenes, fold, sizes = problem.scenes, problem.fold, problem.sizes
     limit = sizes.particle_iterations if rival == "particle" else sizes.iterations
@@ -91,7 +88,9 @@ def compare(
     model = _rival(rival, settings, lesson, tied=tied)
     fitted = time.perf_counter() - began
     asked = {name: value for name, value in settings.items() if name in OF_INFER}
-    clips = lesson.clips(fold.test if tied else few, tied=tied)
+    if tied:
+        few = fold.test[: sizes.rival_images] if rival == "Gaussian-mixture" else fold.test
+    clips = lesson.clips(few, tied=tied)
     # Compiled once for all: that is no part of an inference, as it is none of ours.
     small = lesson.graphs(Clip(clips[0].images[:1]), SEARCHED_PART)
     quietly(model.infer, small(FOR_RIVALS, weighing), seed=seed, **{**asked, "max_iterations": 1})
@@ -131,44 +130,46 @@ def _searched(
     """The settings and the evidence with the least error on training images, and whether frames are tied for it."""
     sizes, film = problem.sizes, bool(problem.ties.before)
     slow = rival != "discrete"
-    jobs = judged(problem.scenes, problem.fold, SEARCHED_IMAGES if slow else sizes.tuned)
+    jobs = problem.jobs(SEARCHED_IMAGES if slow else sizes.tuned)
     part = TUNED_PART * (SEARCHED_PART if slow and not film else 1)
     if slow and film:
-        jobs = [(known, _middle_frames(images)) for known, images in jobs]
-    ours = best_of(tuned, FOR_RIVALS)
+        jobs = [(lesson, _middle_frames(images)) for lesson, images in jobs]
+    count = best_of(tuned, FOR_RIVALS).count
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
     weighings = [
         best_of(tuned, FOR_RIVALS, power=1.0),  # of the paper's settings
-        *(
-            Weighing(ours.power * factor, ours.count, likelihood)
-            for factor, likelihood in product(SEARCHED_FACTORS, LIKELIHOODS)
-        ),
+        *(Weighing(power, count, likelihood) for power, likelihood in product(POWERS, LIKELIHOODS)),
     ]
-    weighings = list(dict.fromkeys(weighings))
-    ways = (False, True) if film else (False,)
-    errors = np.zeros((len(tried), len(weighings), len(ways)))
-    for known, images in jobs:
-        lesson = Lesson(problem, known)
-        clips = [(n, clip) for n, tied in enumerate(ways) for clip in lesson.clips(images, tied=tied)]
-        posers = [(n, clip, lesson.graphs(clip, part)) for n, clip in clips]
-        models: dict[tuple[Any, ...], Any] = {}
-        for number, options in enumerate(tried):
-            asked = {name: value for name, value in options.items() if name in OF_INFER}
-            # A search need not run as long as a test.
-            asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
-            for (way, clip, graph_of), (column, weighing) in product(posers, enumerate(weighings)):
-                learned = (ways[way], *(value for name, value in options.items() if name not in UNLEARNED))
-                if learned not in models:
-                    models[learned] = _rival(rival, options, lesson, tied=ways[way])
-                model = models[learned]
-                if "mixing" in options:
-                    model.mixing = options["mixing"]
-                graph = graph_of(FOR_RIVALS, weighing)
+    models: dict[tuple[Any, ...], Any] = {}
+    graphs: dict[tuple[int, Clip], Callable[[str, Weighing], Graph]] = {}
+
+    def error(options: Mapping[str, Any], weighing: Weighing, *, tied: bool) -> float:
+        asked = {name: value for name, value in options.items() if name in OF_INFER}
+        # A search need not run as long as a test.
+        asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
+        learned = tuple(value for name, value in options.items() if name not in UNLEARNED)
+        total = 0.0
+        for number, (lesson, images) in enumerate(jobs):
+            if (number, tied, *learned) not in models:
+                models[number, tied, *learned] = _rival(rival, options, lesson, tied=tied)
+            model = models[number, tied, *learned]
+            if "mixing" in options:
+                model.mixing = options["mixing"]
+            for clip in lesson.clips(images, tied=tied):
+                if (number, clip) not in graphs:
+                    graphs[number, clip] = lesson.graphs(clip, part)
+                graph = graphs[number, clip](FOR_RIVALS, weighing)
                 beliefs = quietly(model.infer, graph, seed=seed, **asked)
-                error = lesson.error(beliefs, graph, clip, part)
-                errors[number, column, way] += error / (len(images) * len(jobs))
-    best = np.unravel_index(int(np.argmin(errors)), errors.shape)
-    return tried[best[0]], weighings[best[1]], ways[best[2]]
+                total += lesson.error(beliefs, graph, clip, part) / (len(images) * len(jobs))
+        return total
+
+    errors = [
+        (error(options, weighing, tied=False), options, weighing)
+        for options, weighing in product(tried, dict.fromkeys(weighings))
+    ]
+    least, options, weighing = min(errors, key=lambda found: found[0])
+    tied = film and error(options, weighing, tied=True) < least
+    return options, weighing, tied
 
 
 def _middle_frames(images: Sequence[int]) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ __all__ = [
     "Scene",
     "Sizes",
     "bands_of",
+    "earlier_folds",
     "error_of",
     "every_row_known",
     "few_images",
@@ -76,12 +77,12 @@ class Sizes:
     rounds, epochs : of boosting, of the neural network
     bands : of rows that share their relations
     states : support points of each band's depth
-    tuned : training images on which settings are chosen; of a film all of the last third
+    tuned : training images on which settings are chosen; of a film all after the first third
     iterations : of Gaussian-mixture and discrete belief propagation
     particle_iterations : of particles; the paper's are 100
     tried : most settings of a rival tried in its search
     per_row : whether the paper's own preset, with a relation per row, is run too, on one test image
-    rival_images : most test images that rivals, but for discrete ones, are run on: they are slow; all, where frames are tied
+    rival_images : most test images that rivals, but for discrete ones, are run on: they are slow; particles on all, where frames are tied
     """
 
     shrink: int = 1
@@ -317,19 +318,31 @@ def inner_parts(scenes: Sequence[Scene], fold: Fold) -> list[tuple[int, ...]]:
 def judged(scenes: Sequence[Scene], fold: Fold, most: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Scenes that settings are chosen on, at most so many, evenly through each inner part.
 
-    Where the test comes later than all training they are the last part, which comes later as well: all of it, for it is a film.
-
     Returns
     -------
     list of pairs: training scenes that may be known, and those judged on
     """
     parts = inner_parts(scenes, fold)
-    if fold.test_is_later:
-        return [(tuple(i for part in parts[:-1] for i in part), parts[-1])]
     return [
         (tuple(i for i in fold.train if i not in part), thinned(part, max(most // len(parts), 1)))
         for part in parts
     ]
+
+
+def earlier_folds(scenes: Sequence[Scene], fold: Fold) -> list[Fold]:
+    """The question a fold asks of a film, as it would have been asked earlier: from the first training frames to the next.
+
+    From the first part of the training frames to the second, and from both to the third; none where images are no film.
+    """
+    if not fold.test_is_later:
+        return []
+    parts = inner_parts(scenes, fold)
+    earlier = [
+        Fold(f"{fold.name}, earlier {k}", tuple(i for part in parts[:k] for i in part), parts[k], True)
+        for k in range(1, len(parts))
+    ]
+    # What a word is worth is learned from frames that were predicted from others.
+    return [one for one in earlier if len(one.train) > 1]
 
 
 def error_of(found: NDArray[Any], scene: Scene) -> float:
