@@ -162,6 +162,7 @@ def test_a_fixed_node_believes_its_value():
         assert found[FIXED_NODE] == 1.3
     for none in (beliefs.std(), beliefs.expected_distance(), beliefs.entropy()):
         assert none[FIXED_NODE] == 0
+    assert beliefs.expected_distance(np.full(8, 3.3))[FIXED_NODE] == pytest.approx(2.0)
     assert np.array_equal(beliefs.interval(0.9)[FIXED_NODE], [1.3, 1.3])
     assert (beliefs.sample(4, seed=0)[FIXED_NODE] == 1.3).all()
     assert beliefs.expect(lambda x: x**2)[FIXED_NODE] == 1.3**2

@@ -33,7 +33,7 @@ def test_every_public_class_and_function_has_an_example(module):
     public = {name: getattr(package, name) for name in package.__all__}
     shown = {name: inspect.getdoc(one) or "" for name, one in public.items() if inspect.isroutine(one)}
     shown |= {
-        name: inspect.getdoc(one) or ""
+        name: vars(one).get("__doc__") or ""
         for name, one in public.items()
         if inspect.isclass(one) and not issubclass(one, Exception)
     }

@@ -190,8 +190,8 @@ def test_edges_without_a_direction_are_warned_of_where_it_matters(kind):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 model.infer(graph)
-            said = [str(w.message) for w in caught if w.category is UserWarning]
-            assert [text[:23] for text in said] == ["graph: edges of 'r' com"] * may_warn
+            said = [(str(w.message)[:23], w.filename) for w in caught if w.category is UserWarning]
+            assert said == [("graph: edges of 'r' com", __file__)] * may_warn
 
 
 def test_an_image_is_observed_on_the_grid_of_its_pixels():

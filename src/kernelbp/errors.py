@@ -38,12 +38,4 @@ class ModelFileError(KernelBPError, ValueError):
 
 
 class ConvergenceWarning(UserWarning):
-    """Inference stopped before its messages settled; the text says what to try.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from kernelbp import ConvergenceWarning
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", ConvergenceWarning)  # where beliefs that did not settle are of no use
-    """
+    """Inference stopped before its messages settled; the text says what to try."""

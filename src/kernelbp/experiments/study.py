@@ -29,6 +29,8 @@ Row = Mapping[str, str | float | int | bool | None]
 FOLDER = "finished"
 """Under the folder of results: one file a case, and what the run was asked for."""
 ASKED = "run.json"
+EDITION = 2
+"""Of what cases hold; raised whenever a case of the same name comes to mean something else."""
 UNFIT = re.compile(r"[^A-Za-z0-9.]+")
 """Letters of a case's name that stay out of the name of its file."""
 
@@ -135,6 +137,7 @@ class Study:
         return {
             "experiment": self.name,
             "kernelbp": kernelbp.__version__,
+            "edition": EDITION,
             "quick": options.quick,
             "seed": options.seed,
             **{name: str(v.resolve()) if isinstance(v, Path) else v for name, v in given.items()},

@@ -68,8 +68,8 @@ class VariableBeliefs:
     """Beliefs of all nodes of one variable, in the graph's order.
 
     Every method works on all nodes at once; the first axis of every answer is the nodes. On
-    variables without a density (strings, sets, ...) use `expect`, `mode`, `sample` and
-    `probabilities`.
+    variables without a density (strings, sets, ...) use `mode`, `centre`, `expect`, `expected_distance`,
+    `entropy`, `sample` and `probabilities`.
 
     Examples
     --------
@@ -104,6 +104,8 @@ class VariableBeliefs:
     (array(['sun', 'rain'], dtype=object), array(['sun', 'sun'], dtype=object))
     >>> sky.probabilities().round(2)[1], sky.entropy().round(2)
     (array([0.67, 0.33]), array([0.  , 0.64]))
+    >>> sky.centre(), sky.expected_distance().round(2)  # how probable it is that the mode is wrong
+    (array(['sun', 'sun'], dtype=object), array([0.  , 0.33]))
     """
 
     _source: Source = field(repr=False)
@@ -311,11 +313,15 @@ class VariableBeliefs:
         to : one value for each node, optional
             By default its mode.
         """
-        from kernelbp.inference.reading import expected_distance
+        from kernelbp.inference.reading import distances_in_pairs, expected_distance
 
-        result = expected_distance(self, self._facts.kernel, to)
+        kernel, fixed = self._facts.kernel, self._fixed
+        result = expected_distance(self, kernel, to)
         if to is None:
-            result[self._fixed.nodes] = 0.0
+            result[fixed.nodes] = 0.0
+        elif len(fixed.nodes):
+            wanted = self._kind.restore(self._as_values(to, "to")[fixed.nodes])
+            result[fixed.nodes] = distances_in_pairs(kernel, self._kind.restore(fixed.values), wanted)
         return result
 
     def sample(self, size: int, *, seed: int | np.random.Generator | None = None) -> Array:

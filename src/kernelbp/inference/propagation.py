@@ -46,8 +46,10 @@ def check_call(graph: Any, choice: Mapping[str, Any], start: Any, dtype: Any, n_
     return checked_dtype(dtype)
 
 
-def wire_hidden(graph: Graph, relations: Mapping[str, Ends], evidence: Evidence) -> Wiring:
-    """The messages between nodes whose value is not known."""
+def wire_hidden(
+    graph: Graph, relations: Mapping[str, Ends], evidence: Evidence, *, stacklevel: int = 3
+) -> Wiring:
+    """The messages between nodes whose value is not known; a warning is said to come from so many calls up."""
     for name in () if graph.directed else graph.relations:
         if (
             name in relations
@@ -58,7 +60,7 @@ def wire_hidden(graph: Graph, relations: Mapping[str, Ends], evidence: Evidence)
                 f"graph: edges of {name!r} come from an undirected networkx graph, and {name!r} is not symmetric, so "
                 "which end is the first is left to the order of the nodes; give a DiGraph, or a symmetric relation",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
     fixed = [
         graph.nodes_of(name)[part.nodes] for name, part in zip(graph.variables, evidence.fixed, strict=True)

@@ -25,13 +25,15 @@ from kernelbp.kernels.groups import frechet_mean
 from kernelbp.kernels.inputs import row_pair
 from kernelbp.values import as_column, column_of
 
-__all__ = ["centre", "distances", "entropy", "expected_distance"]
+__all__ = ["centre", "distances", "distances_in_pairs", "entropy", "expected_distance"]
 
 Array = NDArray[Any]
 Matrix = NDArray[np.float64]
 
 CELLS = 1 << 21
 """Distances evaluated at a time."""
+PAIRED = 64
+"""Pairs whose distances are worked out together, each with all others of them."""
 
 
 class Readable(Protocol):
@@ -214,3 +216,17 @@ def distances(kernel: Kernel, X: Any, Y: Any) -> Matrix:
             f"kernel: its distance(X, Y) should have shape {(len(X), len(Y))}, got {apart.shape}"
         )
     return apart
+
+
+def distances_in_pairs(kernel: Kernel, X: Any, Y: Any) -> Matrix:
+    """Distances ``(n,)`` of each of n values from the one in the same place of the other n; see `distances`.
+
+    Examples
+    --------
+    >>> from kernelbp.inference.reading import distances_in_pairs
+    >>> from kernelbp.kernels import Gaussian
+    >>> distances_in_pairs(Gaussian(), [0.0, 3.0], [1.0, 1.0])
+    array([1., 2.])
+    """
+    blocks = (slice(begin, begin + PAIRED) for begin in range(0, len(X), PAIRED))
+    return np.concatenate([np.empty(0), *(distances(kernel, X[b], Y[b]).diagonal() for b in blocks)])

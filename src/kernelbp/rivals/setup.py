@@ -748,7 +748,7 @@ def prepare(graph: Graph, learned: Learned) -> Prepared:
             kernel = learned.kernels[relation.second]
             facts[relation.second] = _Facts(kernel, said.kind, np.empty((0, said.kind.dimension)))
     evidence = gather_evidence(graph, learned.relations, facts)
-    wiring = wire_hidden(graph, learned.relations, evidence)
+    wiring = wire_hidden(graph, learned.relations, evidence, stacklevel=4)
     kinds = {name: fact.kind for name, fact in facts.items()}
     prepared = Prepared(graph, wiring, evidence, learned, kinds)
     for name, _ in wiring.operators:
