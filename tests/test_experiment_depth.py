@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,15 @@ from kernelbp.datasets import (
 )
 from kernelbp.datasets.depths import depth_folder_form
 from kernelbp.errors import InputError
-from kernelbp.experiments import depth, depth_evidence, depth_model, depth_paper, depth_report, depth_sequence
+from kernelbp.experiments import (
+    depth,
+    depth_evidence,
+    depth_model,
+    depth_paper,
+    depth_report,
+    depth_rivals,
+    depth_sequence,
+)
 from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
 from kernelbp.experiments.depth_lookalikes import find_look_alikes
 from kernelbp.experiments.depth_predictors import Local, combined
@@ -318,7 +327,7 @@ def test_the_graph_repairs_a_predictor_that_is_wrong_at_single_patches():
     lesson = Lesson(Problem(scenes, fold, said_by(words, scenes), Ties({}), bands, SIZES), fold.train)
     (clip,) = lesson.clips(fold.test)
     graph = lesson.graphs(clip)("one", Weighing(1.0, None, "Laplace"))
-    found = lesson.answers(depth.learn(lesson, SIZES).infer(graph), graph, clip)[4]
+    found = lesson.answers(lesson.model().infer(graph), graph, clip)[4]
     assert np.abs(found - scenes[4].depth).mean() < 0.7 * np.abs(words[4] - scenes[4].depth).mean()
 
 
@@ -467,6 +476,16 @@ def test_there_are_fewer_bands_where_rows_without_depth_would_tear_them_apart():
     alone = [scene_of(np.where(np.eye(12, 4, dtype=bool), 1.0, np.nan), f"{k}") for k in range(4)]
     with pytest.raises(InputError, match="no training image has two known depths"):
         depth.bands_with_pairs(alone, folds, SIZES)
+    # Of a film the first frames must do by themselves, too: these have no pair across the edge of two halves.
+    gap = np.where((np.arange(12) == 5)[:, None], np.nan, depths)
+    gap[6] = 0.5
+    whole = np.random.default_rng(1).random((12, 4))
+    frames = [scene_of(gap if k < 2 else whole, f"{k}") for k in range(8)]
+    later = Fold("last", tuple(range(6)), (6, 7), test_is_later=True)
+    assert set(depth.bands_with_pairs(frames, [later], replace(SIZES, bands=2)).tolist()) == {0}
+    assert set(
+        depth.bands_with_pairs(frames[2:], [Fold("last", (0, 1, 2), (3,))], replace(SIZES, bands=2)).tolist()
+    ) == {0, 1}
 
 
 def test_rows_without_depth_belong_to_the_next_band_that_has():
@@ -632,7 +651,7 @@ def test_a_known_frame_speaks_to_frames_whose_evidence_says_nothing(monkeypatch)
     later = replace(problem, fold=replace(fold, train=(0, 1, 2, 3, 4, 5, 6), test=(7,)), earlier=[problem])
     ((lesson, images),) = later.jobs(1)
     assert images == fold.test
-    model = depth.learn(lesson, SIZES)
+    model = lesson.model()
     means = {}
     for tied in (True, False):
         found = {}
@@ -697,7 +716,11 @@ def test_the_experiment_on_a_film_ties_its_frames(tmp_path, monkeypatch):
         Image.fromarray((255 * seen).astype(np.uint8)).save(folder / f"frame-{k:06d}.color.jpg")
         raw = np.kron(depths[:, k : k + 14], np.ones((10, 10))).astype(np.uint16)
         Image.fromarray(raw).save(folder / f"frame-{k:06d}.depth.png")
+    tuned, tune = [], depth.tune
+    monkeypatch.setattr(depth, "tune", lambda problem: tuned.append(problem) or tune(problem))
     report = depth.run(Study("depth", Options(tmp_path / "out", folder)), SIZES)
+    (problem,) = tuned
+    assert [(one.fold.train, one.fold.test) for one in problem.earlier] == [((0, 1), (2,)), ((0, 1, 2), (3,))]
     table = {(row["method"], row["evidence"]): row for row in report.tables[0].rows}
     alone, tied = table["kernel BP, each frame by itself", "ridge"], table["kernel BP", "ridge"]
     assert alone["images"] == tied["images"] == 1 and alone["MAE log10"] != tied["MAE log10"]
@@ -708,3 +731,104 @@ def test_the_experiment_on_a_film_ties_its_frames(tmp_path, monkeypatch):
     assert all(text.endswith(("frames tied", "frames not tied")) for text in settings.values())
     assert len(settings) == 3
     assert "tied to" in " ".join(report.settings)
+
+
+def test_an_image_without_known_depth_where_it_is_judged_has_no_error():
+    scenes = smooth_scenes(5)
+    said = said_by([scene.depth + 0.1 for scene in scenes], scenes)
+    hidden = np.where((np.arange(9) >= 2) & (np.arange(9) < 7), np.nan, scenes[4].depth)
+    scenes[4] = replace(scenes[4], depth=hidden)
+    fold = Fold("last", (0, 1, 2), (3, 4))
+    lesson = Lesson(Problem(scenes, fold, said, Ties({}), np.arange(6) // 2, SIZES), fold.train)
+    model = lesson.model()
+    for image, known in ((3, True), (4, False)):
+        (clip,) = lesson.clips([image])
+        graph = lesson.graphs(clip, 2)("one", Weighing(1.0, None, "Laplace"))
+        assert (lesson.error(model.infer(graph), graph, clip, 2) > 0) == known
+
+
+class Imagined:
+    """A lesson that knows how large the error of each way to weigh the evidence is, tied or not."""
+
+    ties_frames = True
+
+    def __init__(self, errors) -> None:
+        self.errors, self.seen = errors, []
+
+    def parts(self, *, tied):
+        return {}, {}
+
+    pairs = parts
+
+    def clips(self, images, *, tied=True):
+        return [Clip(tuple(images), 0)] if tied else [Clip((i,)) for i in images]
+
+    def graphs(self, clip, part):
+        return lambda kind, weighing: (weighing, clip.before is not None)
+
+    def error(self, beliefs, graph, clip, part):
+        self.seen.append(graph)
+        return len(clip.images) * self.errors(*graph)
+
+
+@pytest.mark.parametrize("gain", [0.1, -0.1])
+def test_a_rival_tries_all_evidence_and_then_to_tie_frames(gain, monkeypatch):
+    best = Weighing(0.1, 0.3, "Laplace")
+    lesson = Imagined(lambda weighing, tied: 1.0 - (weighing == best) - gain * tied)
+    problem = SimpleNamespace(
+        sizes=SIZES, ties=Ties({1: np.zeros((1, 1), np.intp)}), jobs=lambda most: [(lesson, (1, 2))]
+    )
+    rows = [
+        {
+            "evidence": depth_evidence.TOGETHER,
+            "power": p,
+            "look-alikes count": c,
+            "likelihood": "as counted",
+            "MAE": e,
+        }
+        for p, c, e in ((0.3, 0.3, 0.1), (1.0, 1.0, 0.2))
+    ]
+    monkeypatch.setattr(
+        depth_rivals, "_rival", lambda *given, **named: SimpleNamespace(infer=lambda *a, **k: None)
+    )
+    options = {**depth_rivals.PAPER["discrete"], "max_iterations": 3, "tolerance": 0.0}
+    _, found, tied = depth_rivals._searched(problem, Result(rows), "discrete", options, 0)
+    assert found == best and tied == (gain > 0)
+    tried = {weighing for weighing, between in lesson.seen if not between}
+    everything = {
+        Weighing(p, 0.3, form) for p in depth_evidence.POWERS for form in depth_evidence.LIKELIHOODS
+    }
+    assert tried == everything | {Weighing(1.0, 1.0, "as counted")}
+    assert {weighing for weighing, between in lesson.seen if between} == {best}
+
+
+def test_tied_frames_are_inferred_together_by_mixtures_the_first_of_them(monkeypatch):
+    monkeypatch.setattr(depth_sequence, "LEAST_TIES", 20)
+    scenes, bands = film(8), np.arange(6) // 3
+    fold = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), test_is_later=True)
+    ties = Ties({int(k): np.asarray(a, dtype=np.intp) for k, a in find_ties(scenes, fold).arrays.items()})
+    said = said_by([scene.depth for scene in scenes], scenes)
+    said = replace(
+        said,
+        alone={depth_evidence.TOGETHER: said.alone["one"]},
+        pooled={depth_evidence.TOGETHER: said.pooled["one"]},
+    )
+    problem = Problem(
+        scenes, fold, said, ties, bands, replace(SIZES, rival_images=1, iterations=1, particle_iterations=1)
+    )
+    row = {
+        "evidence": depth_evidence.TOGETHER,
+        "power": 1.0,
+        "look-alikes count": 0.0,
+        "likelihood": "Laplace",
+        "MAE": 0.1,
+    }
+    monkeypatch.setattr(
+        depth_rivals,
+        "_searched",
+        lambda problem, tuned, rival, settings, seed: (settings, Weighing(1.0, 0.0, "Laplace"), True),
+    )
+    for rival, images in (("Gaussian-mixture", 1), ("particle", 2), ("discrete", 2)):
+        found = depth_rivals.compare(problem, Result([row]), rival, "best found", (7,))
+        assert [r["image"] for r in found.rows] == ["frame 6", "frame 7"][:images]
+        assert all(r["settings"].endswith("frames tied") for r in found.rows)

@@ -13,9 +13,10 @@ likelihood. Errors of neighbouring patches are alike, which no likelihood of sin
 raised to a power. The power, the form of the likelihood, and what look-alikes count once more beside the average, are chosen
 by belief propagation on training images, or that look-alikes are not heard at all.
 
-Where images are frames of a film, the test comes later in time than training, and settings are chosen by asking the same question
-earlier: of the second third of the training frames, with everything learned from the first, and of the last, learned from both. There patches are tied to those of the frame before that show the same, too, and the likelihood of a word depends on how near
-look-alikes are: the same things come into view again.
+Where images are frames of a film, the test comes later in time than training, and settings are chosen by asking the same
+question earlier: of the second third of the training frames, with everything learned from the first, and of the last, learned
+from both. There patches are tied to those of the frame before that show the same, too, and the likelihood of a word depends on
+how near look-alikes are: the same things come into view again.
 """
 
 from __future__ import annotations
@@ -58,7 +59,6 @@ from kernelbp.experiments.depth_sequence import Clip, Ties, find_ties
 from kernelbp.experiments.report import Report
 from kernelbp.experiments.study import Case, Result, Row, Study
 from kernelbp.graph import Graph
-from kernelbp.model import Model
 
 __all__ = ["run"]
 
@@ -193,7 +193,7 @@ def tune(problem: Problem) -> Result:
     errors = {kind: np.zeros(len(CHOICES)) for kind in problem.said.alone}
     jobs = problem.jobs(problem.sizes.tuned)
     for lesson, images in jobs:
-        model = learn(lesson, problem.sizes)
+        model = lesson.model()
         for clip in lesson.clips(images):
             graph_of = lesson.graphs(clip, TUNED_PART)
             for kind, (number, weighing) in product(errors, enumerate(CHOICES)):
@@ -217,18 +217,13 @@ def tune(problem: Problem) -> Result:
     return Result(rows)
 
 
-def learn(lesson: Lesson, sizes: Sizes) -> Model:
-    """Our model with its settings by default, but for the number of states."""
-    return Model(*lesson.parts(), budget=sizes.states).fit(lesson.pairs())
-
-
 def infer(problem: Problem, tuned: Result) -> Result:
     """Kernel belief propagation on the test images, on top of each estimator."""
     scenes, fold, said, bands = problem.scenes, problem.fold, problem.said, problem.bands
     lesson = Lesson(problem, fold.train)
     points = lesson.evidence.points
     began = time.perf_counter()
-    model = learn(lesson, problem.sizes)
+    model = lesson.model()
     fitted = time.perf_counter() - began
     # Compiled once for all, for frames of this size: that is no part of an inference.
     first = lesson.clips(fold.test)[0]

@@ -22,7 +22,7 @@ from kernelbp.experiments.depth_scenes import (
 )
 from kernelbp.experiments.depth_sequence import Clip, Ties
 from kernelbp.graph import Graph
-from kernelbp.model import Relation
+from kernelbp.model import Model, Relation
 
 __all__ = ["Lesson", "Problem"]
 
@@ -75,13 +75,19 @@ class Lesson:
     Attributes
     ----------
     evidence : what words are worth
+    ties_frames : whether there are relations between frames
     """
 
     def __init__(self, problem: Problem, known: Sequence[int]) -> None:
         self._problem = problem
         self._known = known
         self._again = problem.ties.pairs(problem.bands, problem.scenes, known)
+        self.ties_frames = bool(self._again)
         self.evidence = Evidence(problem.said, problem.scenes, known)
+
+    def model(self) -> Model:
+        """Our model with its settings by default, but for the number of states."""
+        return Model(*self.parts(), budget=self._problem.sizes.states).fit(self.pairs())
 
     def parts(self, *, tied: bool = True) -> tuple[dict[str, Any], dict[str, Relation]]:
         """Variables and relations of a model, with those between frames or without."""

@@ -23,7 +23,7 @@ from kernelbp.experiments.depth_rivals import (
     SEARCHED_PART,
     TRIED,
 )
-from kernelbp.experiments.depth_scenes import LEAST_KNOWN, TUNED_PART, Fold, Scene, Sizes
+from kernelbp.experiments.depth_scenes import LEAST_KNOWN, TUNED_PART, Fold, Scene, Sizes, earlier_folds
 from kernelbp.experiments.depth_sequence import TIES_WORDS, Clip
 from kernelbp.experiments.report import Claim, Picture, Report, Table
 from kernelbp.experiments.study import Result, Row, Study
@@ -251,12 +251,15 @@ def settings_of(
         ),
         "settings chosen on": "the middle half of the columns of "
         + (
-            "the second third of the training frames, everything learned from the first, and of the last third, learned from both"
+            " and ".join(
+                f"training frames {len(one.train) + 1} to {len(one.train) + len(one.test)}, everything learned from those before"
+                for one in earlier_folds(scenes, folds[0])
+            )
             if folds[0].test_is_later
             else f"at most {sizes.tuned} training images"
         ),
         "slow rivals' settings searched on": (
-            f"the middle half of the columns of {SEARCHED_IMAGES} frames in the middle of each of these thirds"
+            f"the middle half of the columns of at most {SEARCHED_IMAGES} frames in the middle of each of these"
             if folds[0].test_is_later
             else f"one in {TUNED_PART * SEARCHED_PART} columns, in the middle, of at most {SEARCHED_IMAGES} training images"
         )

@@ -1,10 +1,10 @@
 """Rivals on the depth experiment: the same relations, training pairs and evidence.
 
 With the paper's settings the evidence is the best, for kernel belief propagation, of those not raised to a power. A search for
-better settings tries that evidence, and all powers and forms of the likelihood that ours does; what look-alikes count in it is taken from kernel belief
-propagation. Frames of a film are inferred each by itself with the paper's settings; a search also tries to tie them, as
-ours are, with the best it has found without. Discrete belief propagation is searched for on the images that kernel belief propagation is, the others, which
-are slow, on a strip of some of them.
+better settings tries that evidence, and all powers and forms of the likelihood that ours does; what look-alikes count in it is
+taken from kernel belief propagation. Frames of a film are inferred each by itself with the paper's settings; a search also tries
+to tie them, as ours are, with the best it has found without. Discrete belief propagation is searched for on the images that
+kernel belief propagation is, the others, which are slow, on a strip of some of them.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _searched(
         for options, weighing in product(tried, dict.fromkeys(weighings))
     ]
     least, options, weighing = min(errors, key=lambda found: found[0])
-    tied = film and error(options, weighing, tied=True) < least
+    tied = all(lesson.ties_frames for lesson, _ in jobs) and error(options, weighing, tied=True) < least
     return options, weighing, tied
 
 

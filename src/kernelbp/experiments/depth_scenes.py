@@ -307,11 +307,11 @@ def middle_of(scene: Scene, part: int) -> Scene:
 
 
 def inner_parts(scenes: Sequence[Scene], fold: Fold) -> list[tuple[int, ...]]:
-    """Training scenes in parts, in their order (which is that of time), groups kept together."""
+    """Training scenes in at most three parts, in their order (which is that of time), groups kept together."""
     groups = list(dict.fromkeys(scenes[i].group for i in fold.train))
     return [
         tuple(i for i in fold.train if scenes[i].group in set(part))
-        for part in np.array_split(np.array(groups, dtype=object), INNER)
+        for part in np.array_split(np.array(groups, dtype=object), min(INNER, len(groups)))
     ]
 
 
