@@ -334,7 +334,7 @@ def citation_network(
             raise InputError(f"{name}: expected a number from 0 to 1, got {share!r}")
     rng = np.random.default_rng(seed)
     papers, labels = _drawn_labels(rng, n_papers, n_labels, most_labels)
-    edges = _drawn_citations(rng, papers, labels, n_papers, n_labels, mean_degree, homophily)
+    edges = _drawn_citations(rng, papers, labels, n_papers, mean_degree, homophily)
     words = _drawn_words(rng, papers, labels, n_papers, n_labels, n_words, topicality)
     return CitationNetwork(edges, words, _sets(n_papers, papers, labels), tuple(map(str, range(n_labels))))
 
@@ -380,7 +380,6 @@ def _drawn_citations(
     papers: NDArray[np.intp],
     labels: NDArray[np.intp],
     n_papers: int,
-    n_labels: int,
     mean_degree: float,
     homophily: float,
 ) -> NDArray[np.intp]:

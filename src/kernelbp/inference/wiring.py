@@ -6,7 +6,7 @@ stand together, and those arriving at nodes of one variable stand in one array:
     messages[v] : (messages arriving at nodes of variable v, q_v)
 
 A `Phase` is a set of messages that are updated at the same time. An iteration is a list of phases
-that holds every message once: one phase when flooding, one for each column of a grid when sweeping.
+that holds every message once: one phase when flooding, one for each column of a grid when sweeping along its rows.
 """
 
 from __future__ import annotations
