@@ -425,6 +425,7 @@ def test_settings_are_chosen_on_what_comes_after_where_the_test_comes_later():
     ordered = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), test_is_later=True)
     earlier = earlier_folds(scenes, ordered)
     assert [(one.train, one.test) for one in earlier] == [((0, 1), (2, 3)), ((0, 1, 2, 3), (4, 5))]
+    assert judged(scenes, ordered, 1) == [(one.train, one.test) for one in earlier]
     assert all(one.test_is_later for one in earlier) and len({one.name for one in earlier}) == 2
     # One frame cannot be predicted from others.
     assert [one.train for one in earlier_folds(scenes, replace(ordered, train=(0, 1, 2)))] == [(0, 1)]
@@ -648,9 +649,9 @@ def test_a_known_frame_speaks_to_frames_whose_evidence_says_nothing(monkeypatch)
     rng = np.random.default_rng(0)
     words = [scene.depth + rng.choice([-0.5, 0.5], scene.depth.shape) for scene in scenes]
     problem = Problem(scenes, fold, said_by(words, scenes), ties, bands, SIZES)
-    later = replace(problem, fold=replace(fold, train=(0, 1, 2, 3, 4, 5, 6), test=(7,)), earlier=[problem])
-    ((lesson, images),) = later.jobs(1)
-    assert images == fold.test
+    earlier = [replace(problem, fold=one) for one in earlier_folds(scenes, fold)]
+    assert [images for _, images in replace(problem, earlier=earlier).jobs(1)] == [(2, 3), (4, 5)]
+    lesson = Lesson(problem, fold.train)
     model = lesson.model()
     means = {}
     for tied in (True, False):

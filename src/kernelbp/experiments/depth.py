@@ -162,13 +162,7 @@ def bands_with_pairs(scenes: Sequence[Scene], folds: Sequence[Fold], sizes: Size
     learned = [
         [scenes[i] for i in known]
         for fold in folds
-        for known in (
-            fold.train,
-            *(
-                [one.train for one in earlier_folds(scenes, fold)]
-                or [known for known, _ in judged(scenes, fold, sizes.tuned)]
-            ),
-        )
+        for known in (fold.train, *(known for known, _ in judged(scenes, fold, sizes.tuned)))
     ]
     for count in range(sizes.bands, 0, -1):
         bands = bands_of(scenes, count)

@@ -59,9 +59,9 @@ class Problem:
         Where the test comes later than all training, so do the scenes judged, all of them: everything, from the predictors on, is
         learned from frames before them.
         """
-        if self.earlier:
-            return [(Lesson(one, one.fold.train), one.fold.test) for one in self.earlier]
-        return [(Lesson(self, known), images) for known, images in judged(self.scenes, self.fold, most)]
+        asked = judged(self.scenes, self.fold, most)
+        problems = self.earlier or [self] * len(asked)
+        return [(Lesson(one, known), images) for one, (known, images) in zip(problems, asked, strict=True)]
 
 
 class Lesson:

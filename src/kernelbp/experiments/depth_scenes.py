@@ -316,12 +316,14 @@ def inner_parts(scenes: Sequence[Scene], fold: Fold) -> list[tuple[int, ...]]:
 
 
 def judged(scenes: Sequence[Scene], fold: Fold, most: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Scenes that settings are chosen on, at most so many, evenly through each inner part.
+    """Scenes that settings are chosen on, at most so many, evenly through each inner part; of a film all of `earlier_folds`.
 
     Returns
     -------
     list of pairs: training scenes that may be known, and those judged on
     """
+    if fold.test_is_later:
+        return [(one.train, one.test) for one in earlier_folds(scenes, fold)]
     parts = inner_parts(scenes, fold)
     return [
         (tuple(i for i in fold.train if i not in part), thinned(part, max(most // len(parts), 1)))

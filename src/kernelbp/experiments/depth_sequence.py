@@ -123,7 +123,8 @@ def find_ties(scenes: Sequence[Scene], fold: Fold) -> Result:
     used = sorted((*fold.train, *fold.test))
     times = [i if scene.time is None else scene.time for i, scene in enumerate(scenes)]
     usual = np.median(np.diff(times))
-    follows = [i for i in used if i - 1 in used and times[i] - times[i - 1] < LONGEST_STEP * usual]
+    after = {i + 1 for i in used}
+    follows = [i for i in used if i in after and times[i] - times[i - 1] < LONGEST_STEP * usual]
     points = {i: looks.of(scenes[i]).reshape(*scenes[i].depth.shape, -1) for i in used}
     return Result([], {str(i): _most_alike(points[i], points[i - 1]) for i in follows})
 
