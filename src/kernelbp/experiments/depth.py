@@ -22,7 +22,7 @@ how near look-alikes are: the same things come into view again.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -60,7 +60,7 @@ from kernelbp.experiments.report import Report
 from kernelbp.experiments.study import Case, Result, Row, Study
 from kernelbp.graph import Graph
 
-__all__ = ["run"]
+__all__ = ["bands_with_pairs", "heard", "run", "spoken"]
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -80,21 +80,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     earlier = {fold: earlier_folds(scenes, fold) for fold in folds}
     asked = [*folds, *(one for fold in folds for one in earlier[fold])]
 
-    said = study.finish(
-        [
-            Case(f"{kind} alone, {fold.name}", lambda k=kind, f=fold: predict(k, scenes, f, sizes, study), 10)  # type: ignore[misc]
-            for fold, kind in product(asked, ESTIMATORS)
-        ]
-        + [
-            Case(f"{ALIKE} alone, {fold.name}", lambda f=fold: find_look_alikes(scenes, f), 10)  # type: ignore[misc]
-            for fold in asked
-        ]
-        + [
-            Case(f"ties, {fold.name}", lambda f=fold: find_ties(scenes, f), 10)  # type: ignore[misc]
-            for fold in asked
-            if fold.test_is_later
-        ]
-    )
+    said = study.finish([case for fold in asked for case in spoken(study, scenes, fold, sizes)])
     predicted = {
         f"{kind} alone, {fold.name}": said[f"{kind} alone, {fold.name}"]
         for kind, fold in product((*ESTIMATORS, ALIKE), folds)
@@ -102,20 +88,8 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
 
     @cache
     def problem_of(fold: Fold) -> Problem:
-        """What is given of a fold, from the finished cases."""
-        words: dict[str, dict[int, Matrix]] = {}
-        near: dict[int, Matrix] | None = None
-        for kind in (*ESTIMATORS, ALIKE):
-            arrays = said[f"{kind} alone, {fold.name}"].arrays
-            numbers = [name for name in arrays if not name.startswith(NEAR)]
-            words[kind] = {int(name): np.asarray(arrays[name], dtype=np.float64) for name in numbers}
-            if kind == ALIKE and fold.test_is_later:
-                near = {int(name): arrays[f"{NEAR} {name}"] for name in numbers}
-        alike = words.pop(ALIKE)
-        tied = said[f"ties, {fold.name}"].arrays if fold.test_is_later else {}
-        ties = Ties({int(name): np.asarray(array, dtype=np.intp) for name, array in tied.items()})
         before = [problem_of(one) for one in earlier.get(fold, ())]
-        return Problem(scenes, fold, Said.of(scenes, fold, words, alike, near), ties, bands, sizes, before)
+        return Problem(scenes, fold, *heard(said, scenes, fold), bands, sizes, before)
 
     tuned = study.finish(
         [Case(f"settings, {fold.name}", lambda f=fold: tune(problem_of(f)), 20) for fold in folds]  # type: ignore[misc]
@@ -155,6 +129,34 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
         ]
     )
     return report(study, sizes, form, scenes, folds, predicted, tuned, ours, others)
+
+
+def spoken(study: Study, scenes: Sequence[Scene], fold: Fold, sizes: Sizes) -> list[Case]:
+    """What has to be found out about a fold before any belief is propagated: predictions, look-alikes, ties between frames."""
+    cases = [
+        Case(f"{kind} alone, {fold.name}", lambda k=kind: predict(k, scenes, fold, sizes, study), 10)  # type: ignore[misc]
+        for kind in ESTIMATORS
+    ]
+    cases.append(Case(f"{ALIKE} alone, {fold.name}", lambda: find_look_alikes(scenes, fold), 10))
+    if fold.test_is_later:
+        cases.append(Case(f"ties, {fold.name}", lambda: find_ties(scenes, fold), 10))
+    return cases
+
+
+def heard(said: Mapping[str, Result], scenes: Sequence[Scene], fold: Fold) -> tuple[Said, Ties]:
+    """What the finished cases of `spoken` say of a fold's scenes."""
+    words: dict[str, dict[int, Matrix]] = {}
+    near: dict[int, Matrix] | None = None
+    for kind in (*ESTIMATORS, ALIKE):
+        arrays = said[f"{kind} alone, {fold.name}"].arrays
+        numbers = [name for name in arrays if not name.startswith(NEAR)]
+        words[kind] = {int(name): np.asarray(arrays[name], dtype=np.float64) for name in numbers}
+        if kind == ALIKE and fold.test_is_later:
+            near = {int(name): arrays[f"{NEAR} {name}"] for name in numbers}
+    alike = words.pop(ALIKE)
+    tied = said[f"ties, {fold.name}"].arrays if fold.test_is_later else {}
+    ties = Ties({int(name): np.asarray(array, dtype=np.intp) for name, array in tied.items()})
+    return Said.of(scenes, fold, words, alike, near), ties
 
 
 def bands_with_pairs(scenes: Sequence[Scene], folds: Sequence[Fold], sizes: Sizes) -> Indices:
