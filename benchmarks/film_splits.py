@@ -1,43 +1,53 @@
-"""What training frames of a film say about how evidence should be weighed: MAE of log10 depth, by splits in time.
+"""Depth of later frames of a film, by splits in time within its training frames: MAE of log10 depth.
 
 Run ``python benchmarks/film_splits.py FOLDER`` on frames of 7-Scenes. The frames that ``kernelbp reproduce depth`` tests on are left
-out: splits are within those it trains on, each with everything, from the predictors on, learned from the frames before. Half an hour
-on one core; ``--keep FOLDER`` keeps what is finished, and another run goes on from there.
+out: splits are within those it trains on, forwards and backwards, each with everything, from the predictors on, learned from the
+frames before. The first table has every way to weigh evidence; in the second, kernel belief propagation stands beside its rivals, each
+with what is best on all splits but the one it is judged on. Three hours on one core; ``--keep FOLDER`` keeps what is finished, and
+another run goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from itertools import product
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from kernelbp.experiments.depth import bands_with_pairs, heard, spoken
-from kernelbp.experiments.depth_evidence import LIKELIHOODS, TOGETHER, Weighing
+from kernelbp.experiments.depth import heard, spoken
+from kernelbp.experiments.depth_evidence import AS_SEEN, FILM_CHOICES, RELATIONS, TOGETHER, Weighing
 from kernelbp.experiments.depth_model import quietly
 from kernelbp.experiments.depth_problem import Lesson, Problem
-from kernelbp.experiments.depth_scenes import FULL, Fold, Scene, error_of, load
+from kernelbp.experiments.depth_rivals import OF_INFER, PAPER, SETTLED
+from kernelbp.experiments.depth_scenes import FULL, Fold, Scene, backwards, bands_of, error_of, load, thinned
 from kernelbp.experiments.study import Case, Options, Result, Study
-from kernelbp.model import Model
+from kernelbp.rivals import DiscreteModel, GaussianMixtureModel, ParticleModel
 
 SPLITS = ((13, 26), (20, 40), (26, 39), (30, 59), (40, 59))
 """Frames learned from, and the first not judged; cut off where a film has fewer training frames."""
-WEIGHTINGS = ("tree-reweighted", "bethe")
-CHOICES = [Weighing(*choice) for choice in product((3.0, 1.0, 0.3, 0.1), (0.0, 1.0), LIKELIHOODS)]
+CHOICES = [weighing for weighing in FILM_CHOICES if weighing.count is not None]
+PLAIN = [w for w in CHOICES if w.power == 1.0 and w.relations == AS_SEEN and w.likelihood == "as counted"]
+"""What rivals at the paper's settings get: evidence without a power, relations of scenes as they were seen."""
+FREE = [w for w in CHOICES if w.likelihood == "as counted"]
+SLOW_FRAMES = 3
+"""Of a split, evenly through it, for rivals that are slow."""
+SPACINGS = ("even", "quantiles")
+MADE = {"discrete": DiscreteModel, "particle": ParticleModel, "Gaussian-mixture": GaussianMixtureModel}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description="MAE of log10 depth on later training frames of a film, by how evidence is weighed."
+        description="MAE of log10 depth on later training frames of a film: ways to weigh evidence, and rivals."
     )
     parser.add_argument("folder", type=Path, help="folder of 7-Scenes")
     parser.add_argument("--keep", type=Path, help="folder for what is finished")
     options = parser.parse_args()
-    console = Console(width=160)
+    console = Console(width=220)
     with tempfile.TemporaryDirectory() as passing:
         out = options.keep or Path(passing)
         resume = (out / "finished" / "run.json").exists()
@@ -45,73 +55,155 @@ def main() -> None:
         form, scenes, (fold, *_) = load(study, FULL)
         if form != "7-Scenes":
             parser.error(f"expected a folder of 7-Scenes, got one of {form}")
-        console.print(table_of(study, scenes, splits_of(fold)))
+        # No picture of the tests is even looked at: backwards, the film begins with the last training frame.
+        known = [scenes[i] for i in fold.train]
+        films = {"forwards": known, "backwards": backwards(known)}
+        splits = [(film, split) for way, film in films.items() for split in splits_of(len(known), way)]
+        said = study.finish([case for film, split in splits for case in spoken(study, film, split, FULL)])
+        bands = {id(film): bands_of(film, FULL.bands) for film in films.values()}
+
+        def problem_of(film: Sequence[Scene], split: Fold) -> Problem:
+            return Problem(film, split, *heard(said, film, split), bands[id(film)], FULL)
+
+        found = {
+            name: study.finish(
+                [
+                    Case(
+                        f"{name}, {split.name}", lambda f=film, s=split, j=judge: j(problem_of(f, s)), seconds
+                    )
+                    for film, split in splits
+                ]
+            )
+            for name, judge, seconds in (("weighings", ours, 250), ("rivals", rivals, 600))
+        }
+        names = [split.name for _, split in splits]
+        console.print(weighings_table(names, list(found["weighings"].values())))
+        console.print(rivals_table(names, list(found["weighings"].values()), list(found["rivals"].values())))
 
 
-def splits_of(fold: Fold) -> list[Fold]:
-    """Questions about later training frames, asked of those before."""
-    known = fold.train
+def splits_of(frames: int, way: str) -> list[Fold]:
+    """Questions about later frames, asked of those before."""
     return [
         Fold(
-            f"{begin} frames to the next {min(end, len(known)) - begin}",
-            known[:begin],
-            known[begin:end],
+            f"{way}, {begin} frames to the next {min(end, frames) - begin}",
+            tuple(range(begin)),
+            tuple(range(begin, min(end, frames))),
             True,
         )
         for begin, end in SPLITS
-        if begin < len(known)
+        if begin < frames
     ]
 
 
-def table_of(study: Study, scenes: list[Scene], splits: list[Fold]) -> Table:
-    """A line for each way to weigh evidence, a column for each split; the least of a column is marked."""
-    said = study.finish([case for split in splits for case in spoken(study, scenes, split, FULL)])
-    found = study.finish(
-        [
-            Case(
-                split.name,
-                lambda s=split: judged(
-                    Problem(scenes, s, *heard(said, scenes, s), bands_with_pairs(scenes, [s], FULL), FULL)
-                ),
-            )
-            for split in splits
+class Judge:
+    """The error of every frame of a split, by whatever model is asked."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.frames = problem.fold.test
+        self.lesson = Lesson(problem, problem.fold.train)
+
+    def of_words(self, words: Mapping[int, np.ndarray]) -> list[float]:
+        """Of depths said of frames; NaN for those nothing is said of."""
+        scenes = self.problem.scenes
+        return [error_of(words[i], scenes[i]) if i in words else np.nan for i in self.frames]
+
+    def of_beliefs(
+        self, model: Any, weighing: Weighing, *, most: int | None = None, tied: bool = True, **asked: Any
+    ) -> list[float]:
+        """Of a model's beliefs, on at most so many frames."""
+        frames = self.frames if most is None else thinned(self.frames, most)
+        answers: dict[int, np.ndarray] = {}
+        for clip in self.lesson.clips(frames, tied=tied):
+            graph = self.lesson.graphs(clip)(TOGETHER, weighing)
+            answers |= self.lesson.answers(quietly(model.infer, graph, **asked), graph, clip)
+        return self.of_words(answers)
+
+
+def ours(problem: Problem) -> Result:
+    """Errors of the words themselves, without and with look-alikes, and by each way to weigh them: (ways, frames)."""
+    judge, said = Judge(problem), problem.said
+    errors = [judge.of_words(words[TOGETHER]) for words in (said.alone, said.pooled)]
+    errors += [judge.of_beliefs(judge.lesson.model(w.relations), w) for w in CHOICES]
+    return Result([], {"errors": np.array(errors)})
+
+
+def rivals(problem: Problem) -> Result:
+    """By rival, errors of each way it is tried: (ways, frames)."""
+    judge = Judge(problem)
+    lesson = judge.lesson
+    found: dict[str, np.ndarray] = {}
+    for name, settings in PAPER.items():
+        own = {key: value for key, value in settings.items() if key not in OF_INFER}
+        asked = {key: value for key, value in settings.items() if key in OF_INFER}
+        asked["max_iterations"] = FULL.particle_iterations if name == "particle" else FULL.iterations
+        model = MADE[name](*lesson.parts(tied=False), **own).fit(lesson.pairs(tied=False))
+        most = None if name == "discrete" else SLOW_FRAMES
+        errors = [judge.of_beliefs(model, w, most=most, tied=False, tolerance=0.0, **asked) for w in PLAIN]
+        found[f"{name} BP, paper's settings"] = np.array(errors)
+    errors = []
+    for spacing in SPACINGS:
+        models = {
+            relations: DiscreteModel(*lesson.parts(), levels=30, spacing=spacing).fit(lesson.pairs(relations))
+            for relations in RELATIONS
+        }
+        errors += [
+            judge.of_beliefs(models[w.relations], w, weighting="tree-reweighted", **SETTLED) for w in FREE
         ]
-    )
-    rows = [found[split.name].rows for split in splits]
-    least = [min(float(row["MAE"]) for row in mine) for mine in rows]
+    found["discrete BP, tree-reweighted, frames tied"] = np.array(errors)
+    return Result([], found)
+
+
+def weighings_table(splits: Sequence[str], results: Sequence[Result]) -> Table:
+    """A line for each way to weigh evidence, a column for each split; the least of a column is marked."""
+    errors = np.stack([result.arrays["errors"].mean(axis=1) for result in results], axis=1)
     table = Table(
         title=f"MAE of log10 depth, {TOGETHER} with look-alikes as evidence; least of a split with a star"
     )
-    for name in ("by", *(split.name for split in splits)):
+    for name in ("by", *splits, "geometric mean"):
         table.add_column(name, justify="left" if name == "by" else "right")
-    for line in zip(*rows, strict=True):
-        errors = [float(row["MAE"]) for row in line]
-        marked = (f"{e:.4f}{'*' if e == best else ' '}" for e, best in zip(errors, least, strict=True))
-        table.add_row(str(line[0]["by"]), *marked)
+    least = errors.min(axis=0)
+    for name, line in zip(
+        ("predictors alone", "averaged with look-alikes", *map(str, CHOICES)), errors, strict=True
+    ):
+        marked = (f"{e:.4f}{'*' if e == best else ' '}" for e, best in zip(line, least, strict=True))
+        table.add_row(name, *marked, f"{np.exp(np.log(line).mean()):.4f}")
     return table
 
 
-def judged(problem: Problem) -> Result:
-    """The error on a split's later frames: of the words themselves, and of the beliefs by each way to weigh them."""
-    scenes, test = problem.scenes, problem.fold.test
+def rivals_table(splits: Sequence[str], mine: Sequence[Result], theirs: Sequence[Result]) -> Table:
+    """Kernel belief propagation and rivals, each as is best on all other splits; on the frames a rival ran on."""
+    table = Table(
+        title="MAE of log10 depth, each method as is best on all splits but the one judged; in brackets kernel BP on these frames"
+    )
+    for name in ("method", *splits, "to kernel BP"):
+        table.add_column(name, justify="left" if name == "method" else "right")
+    beliefs = [result.arrays["errors"][2:] for result in mine]
+    for name in theirs[0].arrays:
+        kept = [np.isfinite(result.arrays[name]).all(axis=0) for result in theirs]
+        rival = chosen([result.arrays[name][:, k] for result, k in zip(theirs, kept, strict=True)])
+        kernel = chosen(beliefs, kept)
+        cells = (f"{a:.4f} ({b:.4f})" for a, b in zip(rival, kernel, strict=True))
+        logs = np.log(rival / kernel)
+        spread = logs.std(ddof=1) / np.sqrt(len(logs))
+        table.add_row(name, *cells, f"{np.exp(logs.mean()):.3f} +- {spread:.3f}")
+    return table
 
-    def mean(answers: dict[int, np.ndarray]) -> float:
-        return sum(error_of(answers[i], scenes[i]) for i in test) / len(test)
 
-    rows = [
-        {"by": "predictors alone", "MAE": mean(problem.said.alone[TOGETHER])},
-        {"by": "averaged with look-alikes", "MAE": mean(problem.said.pooled[TOGETHER])},
-    ]
-    lesson = Lesson(problem, problem.fold.train)
-    model: Model = lesson.model()
-    clips = [(clip, lesson.graphs(clip)) for clip in lesson.clips(test)]
-    for weighting, weighing in product(WEIGHTINGS, CHOICES):
-        answers: dict[int, np.ndarray] = {}
-        for clip, graph_of in clips:
-            graph = graph_of(TOGETHER, weighing)
-            answers |= lesson.answers(quietly(model.infer, graph, weighting=weighting), graph, clip)
-        rows.append({"by": f"{weighting}, {weighing}", "MAE": mean(answers)})
-    return Result(rows)
+def chosen(errors: Sequence[np.ndarray], kept: Sequence[np.ndarray] | None = None) -> np.ndarray:
+    """The error on each split of what is best, by the mean logarithm, on all others.
+
+    Parameters
+    ----------
+    errors : for each split, (ways, frames)
+    kept : for each split, which frames count where it is judged (frames,)
+    """
+    logs = np.log([one.mean(axis=1) for one in errors])
+    found = []
+    for k, one in enumerate(errors):
+        way = int(np.argmin(np.delete(logs, k, axis=0).mean(axis=0)))
+        found.append(one[way].mean() if kept is None else one[way, kept[k]].mean())
+    return np.array(found)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ from kernelbp.experiments.depth_scenes import (
     Scene,
     bands_of,
     earlier_folds,
+    earlier_questions,
     error_of,
     every_row_known,
     few_images,
@@ -274,7 +275,9 @@ def test_one_setting_is_chosen_for_each_evidence(finished):
         (chosen,) = [row for row in mine if row["chosen"]]
         assert chosen["MAE"] == min(row["MAE"] for row in mine)
         found = depth_evidence.best_of(Result(rows), kind)
-        assert found == Weighing(chosen["power"], chosen["look-alikes count"], chosen["likelihood"])
+        assert found == Weighing(
+            chosen["power"], chosen["look-alikes count"], chosen["likelihood"], chosen["relations"]
+        )
         assert depth_evidence.best_of(Result(rows), kind, alike=False).count is None
 
 
@@ -425,14 +428,73 @@ def test_settings_are_chosen_on_what_comes_after_where_the_test_comes_later():
     ordered = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), test_is_later=True)
     earlier = earlier_folds(scenes, ordered)
     assert [(one.train, one.test) for one in earlier] == [((0, 1), (2, 3)), ((0, 1, 2, 3), (4, 5))]
-    assert judged(scenes, ordered, 1) == [(one.train, one.test) for one in earlier]
     assert all(one.test_is_later for one in earlier) and len({one.name for one in earlier}) == 2
     # One frame cannot be predicted from others.
     assert [one.train for one in earlier_folds(scenes, replace(ordered, train=(0, 1, 2)))] == [(0, 1)]
     every = replace(ordered, test_is_later=False)
-    assert earlier_folds(scenes, every) == []
+    assert earlier_folds(scenes, every) == [] == earlier_questions(scenes, every)
     assert [images for _, images in judged(scenes, every, 9)] == [(0, 1), (2, 3), (4, 5)]
     assert [len(images) for _, images in judged(scenes, every, 1)] == [1, 1, 1]
+
+
+def test_settings_for_a_film_are_chosen_on_its_training_frames_forwards_and_backwards():
+    scenes = [replace(scene, time=10 * i) for i, scene in enumerate(smooth_scenes(8))]
+    fold = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), test_is_later=True)
+    asked = earlier_questions(scenes, fold)
+    seen = [
+        ([film[i].name for i in one.train], [film[i].name for i in one.test], one.test_is_later)
+        for film, one in asked
+    ]
+    names = [scene.name for scene in scenes]
+    assert seen == [
+        (names[:2], names[2:4], True),
+        (names[:4], names[4:6], True),
+        (names[5:3:-1], names[3:1:-1], True),
+        (names[5:1:-1], names[1::-1], True),
+    ]
+    assert len({one.name for _, one in asked}) == 4
+    backwards = asked[-1][0]
+    assert np.diff([scene.time for scene in backwards]).tolist() == [10] * 7
+    assert backwards[0].features is scenes[-1].features  # not computed anew
+
+
+def test_scenes_seen_from_anywhere_keep_their_differences_and_lose_their_depths():
+    rng = np.random.default_rng(0)
+    first = depth_model.grained(rng.normal(0.5, 0.02, 500))
+    second = depth_model.grained(first + rng.normal(0.0, 0.05, 500))
+    points = np.linspace(0.0, 1.0, 5)
+    far = (np.array([0.99]), np.array([0.01]))  # nowhere else would it be in range
+    moved = depth_model.from_anywhere({"beside": (first, second), "far": far}, points)
+    one, other = moved["beside"]
+    assert one[:500].tolist() == first.tolist() and other[:500].tolist() == second.tolist()
+    assert len(one) == len(other) > 7 * 500
+    assert min(one.min(), other.min()) >= 0.0 and max(one.max(), other.max()) <= 1.0
+    np.testing.assert_allclose((other - one).std(), (second - first).std(), rtol=0.05)
+    assert one.std() > 5 * first.std()
+    np.testing.assert_allclose(one, depth_model.grained(one))
+    assert all(set(np.round(end, 2)) <= set(np.round(np.linspace(0, 1, 101), 2)) for end in moved["far"])
+    again = depth_model.from_anywhere({"beside": (first, second)}, points)["beside"]
+    np.testing.assert_array_equal(again, (one, other))
+
+
+def test_a_scene_nearer_than_any_trained_on_is_better_smoothed_by_relations_from_anywhere():
+    train = smooth_scenes(3)
+    nearer = [replace(scene, depth=scene.depth - 0.4) for scene in train[:1]]
+    scenes, rng = [*train, *nearer], np.random.default_rng(0)
+    low, high = np.min([s.depth for s in scenes]), np.max([s.depth for s in scenes])
+    words = [scene.depth + rng.normal(0, 0.1, scene.depth.shape) for scene in scenes]
+    problem = Problem(
+        scenes, Fold("nearer", (0, 1, 2), (3,)), said_by(words, scenes), Ties({}), np.zeros(6, np.intp), SIZES
+    )
+    lesson = Lesson(problem, (0, 1, 2))
+    lesson.evidence.points = np.linspace(low, high, depth_evidence.POINTS)
+    (clip,) = lesson.clips((3,))
+    errors = {}
+    for relations in depth_evidence.RELATIONS:
+        graph = lesson.graphs(clip)("one", Weighing(0.3, None, "Laplace", relations))
+        errors[relations] = lesson.error(lesson.model(relations).infer(graph), graph, clip)
+        assert lesson.model(relations) is lesson.model(relations)
+    assert errors["from anywhere"] < 0.5 * errors["as seen"]
 
 
 def test_slow_rivals_get_images_evenly_through_a_fold():
@@ -502,16 +564,33 @@ def test_rows_without_depth_belong_to_the_next_band_that_has():
 
 def test_the_best_weighing_may_be_asked_of_one_power():
     rows = [
-        {"evidence": "one", "power": p, "look-alikes count": c, "likelihood": "Laplace", "MAE": error}
-        for p, c, error in ((1.0, None, 0.3), (1.0, 0.0, 0.2), (0.3, 1.0, 0.1), (0.1, 1.0, None))
+        {
+            "evidence": "one",
+            "power": p,
+            "look-alikes count": c,
+            "likelihood": "Laplace",
+            "relations": r,
+            "MAE": error,
+        }
+        for p, c, r, error in (
+            (1.0, None, "as seen", 0.3),
+            (1.0, 0.0, "as seen", 0.2),
+            (0.3, 1.0, "as seen", 0.1),
+            (0.1, 1.0, "as seen", None),
+            (1.0, 1.0, "from anywhere", 0.15),
+        )
     ]
     best = depth_evidence.best_of
     assert best(Result(rows), "one") == Weighing(0.3, 1.0, "Laplace")
-    assert best(Result(rows), "one", power=1.0) == Weighing(1.0, 0.0, "Laplace")
+    assert best(Result(rows), "one", power=1.0) == Weighing(1.0, 1.0, "Laplace", "from anywhere")
+    assert best(Result(rows), "one", power=1.0, relations="as seen") == Weighing(1.0, 0.0, "Laplace")
     assert best(Result(rows), "one", alike=False) == Weighing(1.0, None, "Laplace")
     assert str(Weighing(1.0, None, "Laplace")) == "power 1, look-alikes not heard, likelihood Laplace"
+    assert str(Weighing(1.0, 0.0, "Laplace", "from anywhere")).endswith(", relations from anywhere")
     with pytest.raises(InputError, match="expected one of Laplace, as counted"):
         Weighing(1.0, None, "Gauss")
+    with pytest.raises(InputError, match="expected one of as seen, from anywhere, got 'nowhere'"):
+        Weighing(1.0, None, "Laplace", "nowhere")
 
 
 def test_predictors_are_averaged_with_the_median_of_look_alikes():
@@ -721,7 +800,8 @@ def test_the_experiment_on_a_film_ties_its_frames(tmp_path, monkeypatch):
     monkeypatch.setattr(depth, "tune", lambda problem: tuned.append(problem) or tune(problem))
     report = depth.run(Study("depth", Options(tmp_path / "out", folder)), SIZES)
     (problem,) = tuned
-    assert [(one.fold.train, one.fold.test) for one in problem.earlier] == [((0, 1), (2,)), ((0, 1, 2), (3,))]
+    forwards, backwards = [((0, 1), (2,)), ((0, 1, 2), (3,))], [((2, 3), (4,)), ((2, 3, 4), (5,))]
+    assert [(one.fold.train, one.fold.test) for one in problem.earlier] == [*forwards, *backwards]
     table = {(row["method"], row["evidence"]): row for row in report.tables[0].rows}
     alone, tied = table["kernel BP, each frame by itself", "ridge"], table["kernel BP", "ridge"]
     assert alone["images"] == tied["images"] == 1 and alone["MAE log10"] != tied["MAE log10"]
@@ -759,7 +839,8 @@ class Imagined:
     def parts(self, *, tied):
         return {}, {}
 
-    pairs = parts
+    def pairs(self, relations, *, tied):
+        return {}
 
     def clips(self, images, *, tied=True):
         return [Clip(tuple(images), 0)] if tied else [Clip((i,)) for i in images]
@@ -774,7 +855,7 @@ class Imagined:
 
 @pytest.mark.parametrize("gain", [0.1, -0.1])
 def test_a_rival_tries_all_evidence_and_then_to_tie_frames(gain, monkeypatch):
-    best = Weighing(0.1, 0.3, "Laplace")
+    best = Weighing(0.3, 0.3, "Laplace", "from anywhere")
     lesson = Imagined(lambda weighing, tied: 1.0 - (weighing == best) - gain * tied)
     problem = SimpleNamespace(
         sizes=SIZES, ties=Ties({1: np.zeros((1, 1), np.intp)}), jobs=lambda most: [(lesson, (1, 2))]
@@ -785,9 +866,14 @@ def test_a_rival_tries_all_evidence_and_then_to_tie_frames(gain, monkeypatch):
             "power": p,
             "look-alikes count": c,
             "likelihood": "as counted",
+            "relations": r,
             "MAE": e,
         }
-        for p, c, e in ((0.3, 0.3, 0.1), (1.0, 1.0, 0.2))
+        for p, c, r, e in (
+            (0.3, 0.3, "from anywhere", 0.1),
+            (1.0, 1.0, "as seen", 0.2),
+            (1.0, 1.0, "from anywhere", 0.15),
+        )
     ]
     monkeypatch.setattr(
         depth_rivals, "_rival", lambda *given, **named: SimpleNamespace(infer=lambda *a, **k: None)
@@ -797,7 +883,7 @@ def test_a_rival_tries_all_evidence_and_then_to_tie_frames(gain, monkeypatch):
     assert found == best and tied == (gain > 0)
     tried = {weighing for weighing, between in lesson.seen if not between}
     everything = {
-        Weighing(p, 0.3, form) for p in depth_evidence.POWERS for form in depth_evidence.LIKELIHOODS
+        Weighing(p, 0.3, form, "from anywhere") for p in (1.0, 0.3) for form in depth_evidence.LIKELIHOODS
     }
     assert tried == everything | {Weighing(1.0, 1.0, "as counted")}
     assert {weighing for weighing, between in lesson.seen if between} == {best}
@@ -822,6 +908,7 @@ def test_tied_frames_are_inferred_together_by_mixtures_the_first_of_them(monkeyp
         "power": 1.0,
         "look-alikes count": 0.0,
         "likelihood": "Laplace",
+        "relations": "as seen",
         "MAE": 0.1,
     }
     monkeypatch.setattr(

@@ -15,7 +15,8 @@ by belief propagation on training images, or that look-alikes are not heard at a
 
 Where images are frames of a film, the test comes later in time than training, and settings are chosen by asking the same
 question earlier: of the second third of the training frames, with everything learned from the first, and of the last, learned
-from both. There patches are tied to those of the frame before that show the same, too, and the likelihood of a word depends on
+from both; and the same of the training frames run backwards. What is tested may be nearer or farther than all that was trained
+on: relations learned as if scenes had been seen from nearer and farther, too, are tried beside those as they were seen. There patches are tied to those of the frame before that show the same, too, and the likelihood of a word depends on
 how near look-alikes are: the same things come into view again.
 """
 
@@ -32,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.errors import InputError
-from kernelbp.experiments.depth_evidence import CHOICES, TOGETHER, Said, best_of
+from kernelbp.experiments.depth_evidence import AS_SEEN, CHOICES, FILM_CHOICES, TOGETHER, Said, best_of
 from kernelbp.experiments.depth_lookalikes import ALIKE, NEAR, find_look_alikes
 from kernelbp.experiments.depth_model import depth_name, median_of, pairs_of, quietly, softened
 from kernelbp.experiments.depth_paper import as_in_the_paper
@@ -48,7 +49,7 @@ from kernelbp.experiments.depth_scenes import (
     Scene,
     Sizes,
     bands_of,
-    earlier_folds,
+    earlier_questions,
     every_row_known,
     few_images,
     judged,
@@ -59,6 +60,7 @@ from kernelbp.experiments.depth_sequence import Clip, Ties, find_ties
 from kernelbp.experiments.report import Report
 from kernelbp.experiments.study import Case, Result, Row, Study
 from kernelbp.graph import Graph
+from kernelbp.model import Model
 
 __all__ = ["bands_with_pairs", "heard", "run", "spoken"]
 
@@ -77,10 +79,10 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
     form, scenes, folds = load(study, sizes)
     bands = bands_with_pairs(scenes, folds, sizes)
     sizes = replace(sizes, bands=len(np.unique(bands)))
-    earlier = {fold: earlier_folds(scenes, fold) for fold in folds}
-    asked = [*folds, *(one for fold in folds for one in earlier[fold])]
+    earlier = {fold: earlier_questions(scenes, fold) for fold in folds}
+    asked = [*((scenes, fold) for fold in folds), *(question for fold in folds for question in earlier[fold])]
 
-    said = study.finish([case for fold in asked for case in spoken(study, scenes, fold, sizes)])
+    said = study.finish([case for film, fold in asked for case in spoken(study, film, fold, sizes)])
     predicted = {
         f"{kind} alone, {fold.name}": said[f"{kind} alone, {fold.name}"]
         for kind, fold in product((*ESTIMATORS, ALIKE), folds)
@@ -88,7 +90,7 @@ def run(study: Study, sizes: Sizes | None = None) -> Report:
 
     @cache
     def problem_of(fold: Fold) -> Problem:
-        before = [problem_of(one) for one in earlier.get(fold, ())]
+        before = [Problem(film, one, *heard(said, film, one), bands, sizes) for film, one in earlier[fold]]
         return Problem(scenes, fold, *heard(said, scenes, fold), bands, sizes, before)
 
     tuned = study.finish(
@@ -161,11 +163,12 @@ def heard(said: Mapping[str, Result], scenes: Sequence[Scene], fold: Fold) -> tu
 
 def bands_with_pairs(scenes: Sequence[Scene], folds: Sequence[Fold], sizes: Sizes) -> Indices:
     """The band of each row: as many bands as asked, or as many as have pairs for every relation wherever one is learned."""
-    learned = [
-        [scenes[i] for i in known]
-        for fold in folds
-        for known in (fold.train, *(known for known, _ in judged(scenes, fold, sizes.tuned)))
-    ]
+    learned = [[scenes[i] for i in fold.train] for fold in folds]
+    for fold in folds:
+        if fold.test_is_later:
+            learned += [[film[i] for i in one.train] for film, one in earlier_questions(scenes, fold)]
+        else:
+            learned += [[scenes[i] for i in known] for known, _ in judged(scenes, fold, sizes.tuned)]
     for count in range(sizes.bands, 0, -1):
         bands = bands_of(scenes, count)
         try:
@@ -184,17 +187,17 @@ def tune(problem: Problem) -> Result:
 
     Returns
     -------
-    Result with a row for each estimator and each of `CHOICES`
+    Result with a row for each estimator and each of `CHOICES`, or `FILM_CHOICES`
     """
-    errors = {kind: np.zeros(len(CHOICES)) for kind in problem.said.alone}
+    choices = FILM_CHOICES if problem.fold.test_is_later else CHOICES
+    errors = {kind: np.zeros(len(choices)) for kind in problem.said.alone}
     jobs = problem.jobs(problem.sizes.tuned)
     for lesson, images in jobs:
-        model = lesson.model()
         for clip in lesson.clips(images):
             graph_of = lesson.graphs(clip, TUNED_PART)
-            for kind, (number, weighing) in product(errors, enumerate(CHOICES)):
+            for kind, (number, weighing) in product(errors, enumerate(choices)):
                 graph = graph_of(kind, weighing)
-                beliefs = quietly(model.infer, graph, tolerance=TUNED_TOLERANCE)
+                beliefs = quietly(lesson.model(weighing.relations).infer, graph, tolerance=TUNED_TOLERANCE)
                 error = lesson.error(beliefs, graph, clip, TUNED_PART)
                 errors[kind][number] += error / (len(images) * len(jobs))
     rows: list[Row] = [
@@ -204,11 +207,12 @@ def tune(problem: Problem) -> Result:
             "power": weighing.power,
             "look-alikes count": weighing.count,
             "likelihood": weighing.likelihood,
+            "relations": weighing.relations,
             "MAE": found[number],
             "chosen": number == int(np.argmin(found)),
         }
         for kind, found in errors.items()
-        for number, weighing in enumerate(CHOICES)
+        for number, weighing in enumerate(choices)
     ]
     return Result(rows)
 
@@ -218,15 +222,18 @@ def infer(problem: Problem, tuned: Result) -> Result:
     scenes, fold, said, bands = problem.scenes, problem.fold, problem.said, problem.bands
     lesson = Lesson(problem, fold.train)
     points = lesson.evidence.points
-    began = time.perf_counter()
-    model = lesson.model()
-    fitted = time.perf_counter() - began
+    models: dict[str, Model] = {}
+    fitted: dict[str, float] = {}
+    for relations in {str(row["relations"]) for row in tuned.rows}:
+        began = time.perf_counter()
+        models[relations] = lesson.model(relations)
+        fitted[relations] = time.perf_counter() - began
     # Compiled once for all, for frames of this size: that is no part of an inference.
     first = lesson.clips(fold.test)[0]
     for clip in (Clip(first.images[:2], first.before), Clip(first.images[:1])):
         blank = lesson.blank(clip)
         silent = softened(blank, points, np.zeros((blank.n_nodes, len(points))))
-        quietly(model.infer, silent, max_iterations=2)
+        quietly(models[AS_SEEN].infer, silent, max_iterations=2)
     rows: list[Row] = []
     for i in fold.test:
         rows.append(scored(f"{TOGETHER} alone", TOGETHER, scenes[i], said.alone[TOGETHER][i]))
@@ -239,7 +246,7 @@ def infer(problem: Problem, tuned: Result) -> Result:
                 # Made anew each time: how its edges are laid out is part of an inference, as it is of the rivals'.
                 graph = lesson.graphs(clip)(kind, weighing)
                 began = time.perf_counter()
-                beliefs = quietly(model.infer, graph)
+                beliefs = quietly(models[weighing.relations].infer, graph)
                 seconds = (time.perf_counter() - began) / len(clip.images)
                 for i, found in lesson.answers(beliefs, graph, clip).items():
                     rows.append(
@@ -248,7 +255,7 @@ def infer(problem: Problem, tuned: Result) -> Result:
                             kind,
                             scenes[i],
                             found,
-                            fit=fitted,
+                            fit=fitted[weighing.relations],
                             seconds=seconds,
                             iterations=beliefs.iterations,
                             converged=beliefs.converged,
@@ -265,7 +272,7 @@ def infer(problem: Problem, tuned: Result) -> Result:
         for kind in said.alone:
             plain = best_of(tuned, kind, power=1.0)
             heard = softened(lone, points, logs(kind, plain))
-            unaided = median_of(model.infer(heard), heard, shape)
+            unaided = median_of(models[plain.relations].infer(heard), heard, shape)
             rows.append(scored(unaided_name(kind), kind, scenes[i], unaided, settings=str(plain)))
         arrays[f"truth {i}"] = scenes[i].depth.astype(np.float32)
         arrays[f"image {i}"] = scenes[i].image

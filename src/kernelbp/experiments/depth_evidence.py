@@ -17,11 +17,15 @@ from kernelbp.experiments.depth_scenes import Fold, Scene, middle_columns
 from kernelbp.experiments.study import Result
 
 __all__ = [
+    "AS_SEEN",
     "CHOICES",
     "COUNTS",
+    "FILM_CHOICES",
+    "FROM_ANYWHERE",
     "LIKELIHOODS",
     "POINTS",
     "POWERS",
+    "RELATIONS",
     "TOGETHER",
     "Evidence",
     "Said",
@@ -37,6 +41,8 @@ POINTS = 48
 """Depths at which evidence is handed on."""
 LIKELIHOODS = ("Laplace", "as counted")
 """Of a word: around it, or how often it was said where depth is known."""
+AS_SEEN, FROM_ANYWHERE = RELATIONS = ("as seen", "from anywhere")
+"""Of neighbouring depths: learned from scenes as they were seen, or as if they had been seen from nearer and farther, too."""
 SMOOTHED = 0.5
 """Counts are smoothed over this much of a word's average error."""
 UNFORESEEN = 0.02
@@ -94,25 +100,32 @@ class Weighing:
     power : the evidence is raised to it
     count : what look-alikes count beside the word that is averaged with them, once more; None: they are not heard at all
     likelihood : of the word, one of `LIKELIHOODS`
+    relations : of neighbouring depths, one of `RELATIONS`
     """
 
     power: float
     count: float | None
     likelihood: str
+    relations: str = AS_SEEN
 
     def __post_init__(self) -> None:
         if self.likelihood not in LIKELIHOODS:
             raise InputError(f"likelihood: expected one of {', '.join(LIKELIHOODS)}, got {self.likelihood!r}")
+        if self.relations not in RELATIONS:
+            raise InputError(f"relations: expected one of {', '.join(RELATIONS)}, got {self.relations!r}")
 
     def __str__(self) -> str:
         heard = "not heard" if self.count is None else f"pooled and {self.count:g}"
-        return f"power {self.power:g}, {ALIKE} {heard}, likelihood {self.likelihood}"
+        related = "" if self.relations == AS_SEEN else f", relations {self.relations}"
+        return f"power {self.power:g}, {ALIKE} {heard}, likelihood {self.likelihood}{related}"
 
 
 POWERS = (3.0, 1.0, 0.3, 0.1)
 COUNTS = (None, 0.0, 0.3, 1.0, 3.0)
 CHOICES = tuple(Weighing(*choice) for choice in product(POWERS, COUNTS, LIKELIHOODS))
 """Ways to weigh the evidence, tried on training images: powers, counts of look-alikes (None: not heard), likelihoods."""
+FILM_CHOICES = tuple(Weighing(*choice) for choice in product(POWERS[1:], COUNTS[:-1], LIKELIHOODS, RELATIONS))
+"""Likewise of a film, where they take longer to try, and what is tested may be nearer or farther than all that was trained on."""
 
 
 class Evidence:
@@ -229,19 +242,25 @@ class Evidence:
         return logs
 
 
-def best_of(tuned: Result, kind: str, *, alike: bool = True, power: float | None = None) -> Weighing:
-    """What had the least error on training images; without look-alikes, or of one power, if asked."""
+def best_of(
+    tuned: Result, kind: str, *, alike: bool = True, power: float | None = None, relations: str | None = None
+) -> Weighing:
+    """What had the least error on training images; without look-alikes, of one power or kind of relations, if asked."""
     rows = [
         row
         for row in tuned.rows
         if row["evidence"] == kind
         and (alike or row["look-alikes count"] is None)
         and power in (None, row["power"])
+        and relations in (None, row["relations"])
     ]
     best = min(rows, key=lambda row: np.inf if row["MAE"] is None else float(row["MAE"]))
     count = best["look-alikes count"]
     return Weighing(
-        float(best["power"] or 0), None if count is None else float(count), str(best["likelihood"])
+        float(best["power"] or 0),
+        None if count is None else float(count),
+        str(best["likelihood"]),
+        str(best["relations"]),
     )
 
 

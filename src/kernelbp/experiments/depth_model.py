@@ -19,6 +19,7 @@ from kernelbp.model import Relation
 __all__ = [
     "Again",
     "depth_name",
+    "from_anywhere",
     "grained",
     "grid_of",
     "median_of",
@@ -36,6 +37,10 @@ Again = Mapping[tuple[int, int], tuple[Matrix, Matrix]]
 
 GRAIN = 0.01
 """Depths are learned from in steps of this much log10 depth (2%): equal pairs are merged."""
+FARTHEST = 0.3
+"""How much nearer or farther than it was, in log10 depth, a scene is thought to be seen: from half as far to twice."""
+COPIES, GOLDEN = 8, (5**0.5 - 1) / 2
+"""Of each pair, at distances spread evenly, by multiples of the golden section: no two neighbours in a row are alike."""
 
 
 def parts_of(bands: Indices, again: Again | None = None) -> tuple[dict[str, Any], dict[str, Relation]]:
@@ -74,6 +79,31 @@ def pairs_of(
         if not len(first):
             raise InputError(f"data: no training image has two known depths for the relation {name!r}")
     return pairs | {again_name(*ends): both for ends, both in (again or {}).items()}
+
+
+def from_anywhere(
+    pairs: Mapping[str, tuple[Matrix, Matrix]], points: Matrix
+) -> dict[str, tuple[Matrix, Matrix]]:
+    """Pairs as if scenes had been seen from nearer and farther: both depths of a pair change by the same factor.
+
+    What is left to learn is how depths differ, not how deep things are.
+
+    Parameters
+    ----------
+    pairs : of all relations
+    points : from the least depth to the largest; pairs that leave this range are left out, but for those as they were
+    """
+    moved = {}
+    for name, (first, second) in pairs.items():
+        places = np.arange(COPIES * len(first), dtype=np.float64) * GOLDEN % 1.0
+        steps = grained((2 * places - 1) * FARTHEST)
+        ends = [np.tile(end, COPIES) + steps for end in (first, second)]
+        inside = np.all([(points[0] <= end) & (end <= points[-1]) for end in ends], axis=0)
+        moved[name] = (
+            np.concatenate([first, ends[0][inside]]),
+            np.concatenate([second, ends[1][inside]]),
+        )
+    return moved
 
 
 def grid_of(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
-from kernelbp.experiments.depth_model import grid_of, median_of, pairs_of, parts_of, softened
+from kernelbp.experiments.depth_evidence import AS_SEEN, Evidence, Said, Weighing
+from kernelbp.experiments.depth_model import from_anywhere, grid_of, median_of, pairs_of, parts_of, softened
 from kernelbp.experiments.depth_scenes import (
     Fold,
     Scene,
@@ -42,7 +42,7 @@ class Problem:
     ties : of patches to those of the frame before
     bands : of each row
     sizes : how much is done
-    earlier : the same question as it would have been asked earlier, where images are a film
+    earlier : the same question as it would have been asked earlier, forwards and backwards, where images are a film
     """
 
     scenes: Sequence[Scene]
@@ -56,12 +56,11 @@ class Problem:
     def jobs(self, most: int) -> list[tuple[Lesson, tuple[int, ...]]]:
         """What settings are chosen on: scenes judged, at most so many, and what known ones teach about them.
 
-        Where the test comes later than all training, so do the scenes judged, all of them: everything, from the predictors on, is
-        learned from frames before them.
+        Of a film all scenes of the earlier questions: everything, from the predictors on, is learned from frames before them.
         """
-        asked = judged(self.scenes, self.fold, most)
-        problems = self.earlier or [self] * len(asked)
-        return [(Lesson(one, known), images) for one, (known, images) in zip(problems, asked, strict=True)]
+        if self.earlier:
+            return [(Lesson(one, one.fold.train), one.fold.test) for one in self.earlier]
+        return [(Lesson(self, known), images) for known, images in judged(self.scenes, self.fold, most)]
 
 
 class Lesson:
@@ -82,21 +81,26 @@ class Lesson:
         self._problem = problem
         self._known = known
         self._again = problem.ties.pairs(problem.bands, problem.scenes, known)
+        self._models: dict[str, Model] = {}
         self.ties_frames = bool(self._again)
         self.evidence = Evidence(problem.said, problem.scenes, known)
 
-    def model(self) -> Model:
-        """Our model with its settings by default, but for the number of states."""
-        return Model(*self.parts(), budget=self._problem.sizes.states).fit(self.pairs())
+    def model(self, relations: str = AS_SEEN) -> Model:
+        """Our model with its settings by default, but for the number of states; made once for each kind of relations."""
+        if relations not in self._models:
+            made = Model(*self.parts(), budget=self._problem.sizes.states)
+            self._models[relations] = made.fit(self.pairs(relations))
+        return self._models[relations]
 
     def parts(self, *, tied: bool = True) -> tuple[dict[str, Any], dict[str, Relation]]:
         """Variables and relations of a model, with those between frames or without."""
         return parts_of(self._problem.bands, self._again if tied else None)
 
-    def pairs(self, *, tied: bool = True) -> dict[str, tuple[Matrix, Matrix]]:
-        """Training pairs of these relations."""
+    def pairs(self, relations: str = AS_SEEN, *, tied: bool = True) -> dict[str, tuple[Matrix, Matrix]]:
+        """Training pairs of these relations, as they were seen or as if from anywhere."""
         scenes = [self._problem.scenes[i] for i in self._known]
-        return pairs_of(self._problem.bands, scenes, self._again if tied else None)
+        pairs = pairs_of(self._problem.bands, scenes, self._again if tied else None)
+        return pairs if relations == AS_SEEN else from_anywhere(pairs, self.evidence.points)
 
     def clips(self, images: Sequence[int], *, tied: bool = True) -> list[Clip]:
         """What is inferred together: frames that follow each other, or each image by itself."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelbp.datasets.depth_features import DEPTH_FEATURES
-from kernelbp.experiments.depth_evidence import COUNTS, LIKELIHOODS, POWERS, TOGETHER
+from kernelbp.experiments.depth_evidence import CHOICES, FILM_CHOICES, TOGETHER
 from kernelbp.experiments.depth_lookalikes import ALIKE, ALIKE_WORDS
 from kernelbp.experiments.depth_model import depth_name
 from kernelbp.experiments.depth_predictors import ESTIMATORS
@@ -18,12 +19,13 @@ from kernelbp.experiments.depth_problem import Problem
 from kernelbp.experiments.depth_rivals import (
     FOR_RIVALS,
     PAPER,
+    SEARCHED_FRAMES,
     SEARCHED_IMAGES,
     SEARCHED_ITERATIONS,
     SEARCHED_PART,
     TRIED,
 )
-from kernelbp.experiments.depth_scenes import LEAST_KNOWN, TUNED_PART, Fold, Scene, Sizes, earlier_folds
+from kernelbp.experiments.depth_scenes import LEAST_KNOWN, TUNED_PART, Fold, Scene, Sizes, earlier_questions
 from kernelbp.experiments.depth_sequence import TIES_WORDS, Clip
 from kernelbp.experiments.report import Claim, Picture, Report, Table
 from kernelbp.experiments.study import Result, Row, Study
@@ -114,8 +116,8 @@ def report(
             Table("depth_images", "Every test image", every),
             Table(
                 "depth_power",
-                "Power of the evidence, what look-alikes count in it (empty: they are not heard), and its form, tried on training "
-                "images: mean absolute error there",
+                "Power of the evidence, what look-alikes count in it (empty: they are not heard), its form, and whether relations "
+                "are learned from scenes as seen or as if from anywhere, tried on training images: mean absolute error there",
                 [row for result in tuned.values() for row in result.rows],
             ),
         ],
@@ -245,21 +247,22 @@ def settings_of(
         "seed": study.options.seed,
         "bands of rows": sizes.bands,
         "states of a band's depth": sizes.states,
-        "powers, counts of look-alikes and likelihoods tried": "; ".join(
-            ", ".join("not heard" if value is None else str(value) for value in values)
-            for values in (POWERS, COUNTS, LIKELIHOODS)
+        "powers, counts of look-alikes, likelihoods and relations tried": "; ".join(
+            ", ".join("not heard" if value is None else str(value) for value in dict.fromkeys(values))
+            for values in zip(*map(astuple, FILM_CHOICES if folds[0].test_is_later else CHOICES), strict=True)
         ),
         "settings chosen on": "the middle half of the columns of "
         + (
             " and ".join(
-                f"training frames {len(one.train) + 1} to {len(one.train) + len(one.test)}, everything learned from those before"
-                for one in earlier_folds(scenes, folds[0])
+                f"training frames {len(one.train) + 1} to {len(one.train) + len(one.test)}"
+                f"{' counted from the last' if film is not scenes else ''}, everything learned from those before"
+                for film, one in earlier_questions(scenes, folds[0])
             )
             if folds[0].test_is_later
             else f"at most {sizes.tuned} training images"
         ),
         "slow rivals' settings searched on": (
-            f"the middle half of the columns of at most {SEARCHED_IMAGES} frames in the middle of each of these"
+            f"the middle half of the columns of at most {SEARCHED_FRAMES} frames in the middle of each of these"
             if folds[0].test_is_later
             else f"one in {TUNED_PART * SEARCHED_PART} columns, in the middle, of at most {SEARCHED_IMAGES} training images"
         )

@@ -1,8 +1,8 @@
 """Rivals on the depth experiment: the same relations, training pairs and evidence.
 
 With the paper's settings the evidence is the best, for kernel belief propagation, of those not raised to a power. A search for
-better settings tries that evidence, and all powers and forms of the likelihood that ours does; what look-alikes count in it is
-taken from kernel belief propagation. Frames of a film are inferred each by itself with the paper's settings; a search also tries
+better settings tries that evidence, and all powers and forms of the likelihood that ours does; what look-alikes count in it, and
+from which pairs relations are learned, is taken from kernel belief propagation. Frames of a film are inferred each by itself with the paper's settings; a search also tries
 to tie them, as ours are, with the best it has found without. Discrete belief propagation is searched for on the images that
 kernel belief propagation is, the others, which are slow, on a strip of some of them.
 """
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from kernelbp.experiments.depth_evidence import LIKELIHOODS, POWERS, TOGETHER, Weighing, best_of
+from kernelbp.experiments.depth_evidence import AS_SEEN, LIKELIHOODS, TOGETHER, Weighing, best_of
 from kernelbp.experiments.depth_model import quietly
 from kernelbp.experiments.depth_problem import Lesson, Problem
 from kernelbp.experiments.depth_scenes import TUNED_PART, scored
@@ -25,6 +26,7 @@ from kernelbp.graph import Graph
 __all__ = [
     "FOR_RIVALS",
     "PAPER",
+    "SEARCHED_FRAMES",
     "SEARCHED_IMAGES",
     "SEARCHED_ITERATIONS",
     "SEARCHED_PART",
@@ -64,7 +66,9 @@ TRIED: dict[str, list[dict[str, Any]]] = {
 SEARCHED_ITERATIONS = {"discrete": 100, "particle": 20, "Gaussian-mixture": 5}
 SEARCHED_IMAGES, SEARCHED_PART = 5, 4
 """For rivals that are slow: images at most, and of the columns kernel belief propagation is tuned on one of this many, in the
-middle. Of a film they are frames in the middle that follow each other, with all those columns: patches move sideways."""
+middle."""
+SEARCHED_FRAMES = 3
+"""Likewise of a film, in the middle of each question; they follow each other, with all those columns: patches move sideways."""
 OF_INFER = {"weighting", "schedule", "damping", "max_iterations", "tolerance"}
 UNLEARNED = OF_INFER | {"mixing"}
 """Settings that change nothing in what is learned."""
@@ -80,12 +84,12 @@ def compare(
     scenes, fold, sizes = problem.scenes, problem.fold, problem.sizes
     limit = sizes.particle_iterations if rival == "particle" else sizes.iterations
     settings: dict[str, Any] = {**PAPER[rival], "max_iterations": limit, "tolerance": 0.0}
-    weighing, tied = best_of(tuned, FOR_RIVALS, power=1.0), False
+    weighing, tied = _of_the_paper(tuned), False
     if way == "best found":
         settings, weighing, tied = _searched(problem, tuned, rival, settings, seed)
     lesson = Lesson(problem, fold.train)
     began = time.perf_counter()
-    model = _rival(rival, settings, lesson, tied=tied)
+    model = _rival(rival, settings, lesson, weighing, tied=tied)
     fitted = time.perf_counter() - began
     asked = {name: value for name, value in settings.items() if name in OF_INFER}
     if tied:
@@ -134,11 +138,15 @@ def _searched(
     part = TUNED_PART * (SEARCHED_PART if slow and not film else 1)
     if slow and film:
         jobs = [(lesson, _middle_frames(images)) for lesson, images in jobs]
-    count = best_of(tuned, FOR_RIVALS).count
+    ours = best_of(tuned, FOR_RIVALS)
+    powers = {float(row["power"] or 0) for row in tuned.rows}
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
     weighings = [
-        best_of(tuned, FOR_RIVALS, power=1.0),  # of the paper's settings
-        *(Weighing(power, count, likelihood) for power, likelihood in product(POWERS, LIKELIHOODS)),
+        _of_the_paper(tuned),
+        *(
+            replace(ours, power=power, likelihood=likelihood)
+            for power, likelihood in product(sorted(powers, reverse=True), LIKELIHOODS)
+        ),
     ]
     models: dict[tuple[Any, ...], Any] = {}
     graphs: dict[tuple[int, Clip], Callable[[str, Weighing], Graph]] = {}
@@ -150,9 +158,10 @@ def _searched(
         learned = tuple(value for name, value in options.items() if name not in UNLEARNED)
         total = 0.0
         for number, (lesson, images) in enumerate(jobs):
-            if (number, tied, *learned) not in models:
-                models[number, tied, *learned] = _rival(rival, options, lesson, tied=tied)
-            model = models[number, tied, *learned]
+            key = (number, tied, weighing.relations, *learned)
+            if key not in models:
+                models[key] = _rival(rival, options, lesson, weighing, tied=tied)
+            model = models[key]
             if "mixing" in options:
                 model.mixing = options["mixing"]
             for clip in lesson.clips(images, tied=tied):
@@ -173,11 +182,16 @@ def _searched(
 
 
 def _middle_frames(images: Sequence[int]) -> tuple[int, ...]:
-    begin = max(len(images) - SEARCHED_IMAGES, 0) // 2
-    return tuple(images[begin : begin + SEARCHED_IMAGES])
+    begin = max(len(images) - SEARCHED_FRAMES, 0) // 2
+    return tuple(images[begin : begin + SEARCHED_FRAMES])
 
 
-def _rival(rival: str, settings: Mapping[str, Any], lesson: Lesson, *, tied: bool) -> Any:
+def _of_the_paper(tuned: Result) -> Weighing:
+    """The best evidence that is not raised to a power, with relations of scenes as they were seen."""
+    return best_of(tuned, FOR_RIVALS, power=1.0, relations=AS_SEEN)
+
+
+def _rival(rival: str, settings: Mapping[str, Any], lesson: Lesson, weighing: Weighing, *, tied: bool) -> Any:
     from kernelbp import rivals
 
     make = {
@@ -186,4 +200,4 @@ def _rival(rival: str, settings: Mapping[str, Any], lesson: Lesson, *, tied: boo
         "Gaussian-mixture": rivals.GaussianMixtureModel,
     }[rival]
     own = {name: value for name, value in settings.items() if name not in OF_INFER}
-    return make(*lesson.parts(tied=tied), **own).fit(lesson.pairs(tied=tied))
+    return make(*lesson.parts(tied=tied), **own).fit(lesson.pairs(weighing.relations, tied=tied))

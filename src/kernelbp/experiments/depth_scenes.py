@@ -36,8 +36,10 @@ __all__ = [
     "Fold",
     "Scene",
     "Sizes",
+    "backwards",
     "bands_of",
     "earlier_folds",
+    "earlier_questions",
     "error_of",
     "every_row_known",
     "few_images",
@@ -99,7 +101,7 @@ class Sizes:
     particle_iterations: int = 100
     tried: int = 3
     per_row: bool = True
-    rival_images: int = 7
+    rival_images: int = 30
 
 
 FULL = Sizes()
@@ -316,14 +318,12 @@ def inner_parts(scenes: Sequence[Scene], fold: Fold) -> list[tuple[int, ...]]:
 
 
 def judged(scenes: Sequence[Scene], fold: Fold, most: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Scenes that settings are chosen on, at most so many, evenly through each inner part; of a film all of `earlier_folds`.
+    """Scenes that settings are chosen on, at most so many, evenly through each inner part; for a film there is `earlier_questions`.
 
     Returns
     -------
     list of pairs: training scenes that may be known, and those judged on
     """
-    if fold.test_is_later:
-        return [(one.train, one.test) for one in earlier_folds(scenes, fold)]
     parts = inner_parts(scenes, fold)
     return [
         (tuple(i for i in fold.train if i not in part), thinned(part, max(most // len(parts), 1)))
@@ -345,6 +345,31 @@ def earlier_folds(scenes: Sequence[Scene], fold: Fold) -> list[Fold]:
     ]
     # What a word is worth is learned from frames that were predicted from others.
     return [one for one in earlier if len(one.train) > 1]
+
+
+def backwards(scenes: Sequence[Scene]) -> list[Scene]:
+    """A film with its last frame first."""
+    return [replace(scene, time=None if scene.time is None else -scene.time) for scene in reversed(scenes)]
+
+
+def earlier_questions(scenes: Sequence[Scene], fold: Fold) -> list[tuple[Sequence[Scene], Fold]]:
+    """What settings for a film are chosen on: its `earlier_folds`, and those of the same training frames run backwards.
+
+    Run backwards, a film that comes nearer goes away: settings that suit one way only are found out.
+
+    Returns
+    -------
+    list of pairs: all scenes in the order of that film, and a fold of them; empty where images are no film
+    """
+    last = len(scenes) - 1
+    turned = replace(
+        fold,
+        name=f"{fold.name}, backwards",
+        train=tuple(last - i for i in reversed(fold.train)),
+        test=tuple(last - i for i in reversed(fold.test)),
+    )
+    films: tuple[tuple[Sequence[Scene], Fold], ...] = ((scenes, fold), (backwards(scenes), turned))
+    return [(film, one) for film, asked in films for one in earlier_folds(film, asked)]
 
 
 def error_of(found: NDArray[Any], scene: Scene) -> float:
