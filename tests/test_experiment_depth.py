@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.io
 from PIL import Image
+from scipy.ndimage import gaussian_filter
 
 from kernelbp.datasets import (
     DEPTH_FEATURES,
@@ -33,6 +34,7 @@ from kernelbp.experiments import (
 )
 from kernelbp.experiments.depth_evidence import Evidence, Said, Weighing
 from kernelbp.experiments.depth_lookalikes import find_look_alikes
+from kernelbp.experiments.depth_model import Again
 from kernelbp.experiments.depth_predictors import Local, combined
 from kernelbp.experiments.depth_problem import Lesson, Problem
 from kernelbp.experiments.depth_scenes import (
@@ -47,7 +49,7 @@ from kernelbp.experiments.depth_scenes import (
     few_images,
     judged,
 )
-from kernelbp.experiments.depth_sequence import Clip, Ties, find_ties
+from kernelbp.experiments.depth_sequence import Clip, Motion, Ties, find_ties, shrinking
 from kernelbp.experiments.report import save
 from kernelbp.experiments.study import Options, Result, Study
 from kernelbp.figures.depth import depth_bars
@@ -628,13 +630,15 @@ def test_too_few_images_are_refused(tmp_path):
 def film(frames: int, rows: int = 6, columns: int = 12) -> list[Scene]:
     """A camera that moves one column a frame along a wall whose depth and looks differ from place to place."""
     rng = np.random.default_rng(7)
-    width = columns + frames
+    width, pixels = columns + frames, 6
     wall = np.linspace(1.0, 0.4, rows)[:, None] + 0.3 * rng.random(width).cumsum() / np.sqrt(width)
     looks = rng.standard_normal((rows, width, DEPTH_FEATURES)).astype(np.float32)
+    paint = gaussian_filter(rng.random((rows * pixels, width * pixels, 3)), (3, 3, 0))
+    paint = np.round(255 * (paint - paint.min()) / np.ptp(paint)).astype(np.uint8)
     return [
         Scene(
             f"frame {k}",
-            np.zeros((4, 4, 3), np.uint8),
+            paint[:, k * pixels : (k + columns) * pixels].copy(),
             wall[:, k : k + columns].copy(),
             f"frame {k}",
             lambda k=k: looks[:, k : k + columns],
@@ -646,18 +650,53 @@ def film(frames: int, rows: int = 6, columns: int = 12) -> list[Scene]:
 def test_a_patch_is_tied_to_where_it_was_in_the_frame_before():
     scenes = film(6)
     found = find_ties(scenes, Fold("last", (0, 1, 2, 3), (4, 5), test_is_later=True))
-    assert sorted(found.arrays) == ["1", "2", "3", "4", "5"]
-    numbers = np.arange(6 * 12).reshape(6, 12)
-    for tied in found.arrays.values():
-        # What stands in one column stood one further to the right; the last column is new.
-        np.testing.assert_array_equal(tied[:, :-1], numbers[:, 1:])
+    # What stands in one column stood one further to the right; the last column is new.
+    source = np.arange(6 * 12).reshape(6, 12) + 1
+    source[:, -1] = -1
+    ties = Ties.of(found)
+    assert sorted(ties.before) == [1, 2, 3, 4, 5]
+    for motion in ties.before.values():
+        np.testing.assert_array_equal(motion.source, source)
+        assert abs(motion.shrunk) < 0.002
+
+
+@pytest.mark.parametrize("sideways", [(0.0, 0.0), (0.0, 8.0), (5.0, -5.0)])
+@pytest.mark.parametrize("shrunk", [0.0, 0.02, -0.01])
+def test_what_shrinks_is_told_from_what_is_slanted(sideways, shrunk):
+    height, width = 48, 64
+    place = np.mgrid[:height, :width] - np.array([(height - 1) / 2, (width - 1) / 2])[:, None, None]
+    # A plane whose nearer side moves more, and a tenth of all that moves otherwise.
+    nearness = 1 + place[1] / width + place[0] / height
+    motion = np.array(sideways)[:, None, None] * nearness + (10**shrunk - 1) * place
+    motion[:, ::10] += 2.0
+    # Where it moves by eight or seven pixels of 64, the mean stretch counts for little.
+    assert shrinking(motion) == pytest.approx(shrunk, abs=0.003)
+
+
+def test_how_much_a_film_recedes_is_learned_and_foreseen(monkeypatch):
+    monkeypatch.setattr(depth_sequence, "LEAST_TIES", 20)
+    rng = np.random.default_rng(3)
+    wall, bands = rng.random((6, 12)), np.zeros(6, dtype=np.intp)
+    steps = {1: 5, 2: -2, 3: 8, 4: 3}
+    grown = np.cumsum([0, *steps.values()]) * depth_sequence.STEP
+    scenes = [replace(scene, depth=wall + by) for scene, by in zip(film(5), grown, strict=True)]
+    # Depths grow by half of what things shrink.
+    here = np.arange(72).reshape(6, 12)
+    ties = Ties({i: Motion(here, 2 * k * depth_sequence.STEP) for i, k in steps.items()})
+    again = ties.taught(bands, scenes, (0, 1, 2))
+    assert again.steps == steps
+    assert sorted(again.pairs) == [(0, 0, 3), (0, 0, 8)]
+    for (_, _, by), (first, second) in again.pairs.items():
+        assert np.abs(first - second - by * depth_sequence.STEP).max() < 0.0101
+    (link,) = ties.links(Clip((3,), before=2), 1, again)
+    assert link.steps == 8
 
 
 def test_frames_with_others_missing_between_them_do_not_follow_each_other():
     scenes = [replace(scene, time=8 * k) for k, scene in enumerate(film(8)) if k not in (3, 4)]
     found = find_ties(scenes, Fold("last", (0, 1, 2, 3), (4, 5), test_is_later=True))
-    assert sorted(found.arrays) == ["1", "2", "4", "5"]
-    ties = Ties({int(k): np.asarray(a, dtype=np.intp) for k, a in found.arrays.items()})
+    ties = Ties.of(found)
+    assert sorted(ties.before) == [1, 2, 4, 5]
     assert ties.clips((3, 4, 5), (0, 1, 2)) == [Clip((3, 4, 5))]
 
 
@@ -671,7 +710,7 @@ def test_frames_are_in_the_order_of_their_numbers(tmp_path):
 
 
 def test_frames_that_follow_each_other_are_one_clip_after_the_known_one():
-    ties = Ties({i: np.zeros((2, 2), dtype=np.intp) for i in range(1, 9)})
+    ties = Ties({i: Motion(np.zeros((2, 2), dtype=np.intp)) for i in range(1, 9)})
     known = (0, 1, 2, 3)
     assert ties.clips((4, 5, 6), known) == [Clip((4, 5, 6), before=3)]
     assert Clip((4, 5), before=3).frames == (3, 4, 5) and Clip((4, 5)).frames == (4, 5)
@@ -686,37 +725,40 @@ def test_relations_between_frames_need_enough_pairs(monkeypatch):
     same = np.arange(72).reshape(6, 12)
     up = same.copy()
     up[3] = same[2]  # one row of the lower band is tied to the upper
-    ties = Ties(dict.fromkeys(range(1, 5), up))
+    ties = Ties(dict.fromkeys(range(1, 5), Motion(up)))
     scenes[2].depth[0, 0] = np.nan
     monkeypatch.setattr(depth_sequence, "LEAST_TIES", 50)
-    found = ties.pairs(bands, scenes, (0, 1, 2))
-    assert {ends: len(pair[0]) for ends, pair in found.items()} == {(0, 0): 71}
+    found = ties.taught(bands, scenes, (0, 1, 2)).pairs
+    assert {ends: len(pair[0]) for ends, pair in found.items()} == {(0, 0, 0): 71}
     monkeypatch.setattr(depth_sequence, "LEAST_TIES", 20)
-    assert {ends: len(pair[0]) for ends, pair in ties.pairs(bands, scenes, (0, 1, 2)).items()} == {
-        (0, 0): 71,
-        (1, 0): 24,
-        (1, 1): 48,
+    found = ties.taught(bands, scenes, (0, 1, 2)).pairs
+    assert {ends: len(pair[0]) for ends, pair in found.items()} == {
+        (0, 0, 0): 71,
+        (1, 0, 0): 24,
+        (1, 1, 0): 48,
     }
-    assert ties.pairs(bands, scenes, (0, 2, 4)) == {}  # no two of them follow each other
+    assert ties.taught(bands, scenes, (0, 2, 4)).pairs == {}  # no two of them follow each other
 
 
 def test_ties_are_edges_to_the_frame_before_and_end_at_the_edge_of_a_strip():
     bands, columns = np.array([0, 1]), 8
-    ties = Ties({4: np.tile(np.arange(columns), (2, 1)) + columns * np.arange(2)[:, None] + 2})
-    ties.before[4][:, -2:] -= 2  # would lie outside
+    source = np.tile(np.arange(columns), (2, 1)) + columns * np.arange(2)[:, None] + 2
+    source[:, -2:] -= 2  # would lie outside
+    ties = Ties({4: Motion(source)})
     pair = (np.zeros(2), np.ones(2))
+    again = Again({(0, 0, 0): pair, (1, 1, 0): pair, (1, 1, 2): pair}, {4: 0})
     clip = Clip((4,), before=3)
-    graph = depth_model.grid_of(bands, (2, 8), ties.links(clip, 1), {(0, 0): pair, (1, 1): pair})
+    graph = depth_model.grid_of(bands, (2, 8), ties.links(clip, 1, again), again)
     assert graph.n_nodes == 32 and graph.shape is None
     names = np.array(graph.relations)[graph.edge_relation]
     tied = {tuple(edge) for edge in graph.edges[np.char.startswith(names, "again 1")].tolist()}
     assert tied == {(24 + k, 8 + k + 2) for k in range(6)} | {(30, 14), (31, 15)}
     # Half of the columns, 2 to 5: patches tied to columns 6 and 7 are left untied.
-    (link,) = ties.links(clip, 2)
-    np.testing.assert_array_equal(link.reshape(2, 4), [[2, 3, -1, -1], [6, 7, -1, -1]])
-    graph = depth_model.grid_of(bands, (2, 4), [link], {(0, 0): pair})
+    (link,) = ties.links(clip, 2, again)
+    np.testing.assert_array_equal(link.nodes.reshape(2, 4), [[2, 3, -1, -1], [6, 7, -1, -1]])
+    graph = depth_model.grid_of(bands, (2, 4), [link], Again({(0, 0, 0): pair}))
     names = np.array(graph.relations)[graph.edge_relation]
-    np.testing.assert_array_equal(graph.edges[names == "again 0 0"], [[8, 2], [9, 3]])
+    np.testing.assert_array_equal(graph.edges[names == "again 0 0, +0"], [[8, 2], [9, 3]])
     assert not np.char.startswith(names, "again 1").any()
 
 
@@ -724,7 +766,7 @@ def test_a_known_frame_speaks_to_frames_whose_evidence_says_nothing(monkeypatch)
     monkeypatch.setattr(depth_sequence, "LEAST_TIES", 20)
     scenes, bands = film(8), np.arange(6) // 2
     fold = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), test_is_later=True)
-    ties = Ties({int(k): np.asarray(a, dtype=np.intp) for k, a in find_ties(scenes, fold).arrays.items()})
+    ties = Ties.of(find_ties(scenes, fold))
     rng = np.random.default_rng(0)
     words = [scene.depth + rng.choice([-0.5, 0.5], scene.depth.shape) for scene in scenes]
     problem = Problem(scenes, fold, said_by(words, scenes), ties, bands, SIZES)
@@ -858,7 +900,7 @@ def test_a_rival_tries_all_evidence_and_then_to_tie_frames(gain, monkeypatch):
     best = Weighing(0.3, 0.3, "Laplace", "from anywhere")
     lesson = Imagined(lambda weighing, tied: 1.0 - (weighing == best) - gain * tied)
     problem = SimpleNamespace(
-        sizes=SIZES, ties=Ties({1: np.zeros((1, 1), np.intp)}), jobs=lambda most: [(lesson, (1, 2))]
+        sizes=SIZES, ties=Ties({1: Motion(np.zeros((1, 1), np.intp))}), jobs=lambda most: [(lesson, (1, 2))]
     )
     rows = [
         {
@@ -893,7 +935,7 @@ def test_tied_frames_are_inferred_together_by_mixtures_the_first_of_them(monkeyp
     monkeypatch.setattr(depth_sequence, "LEAST_TIES", 20)
     scenes, bands = film(8), np.arange(6) // 3
     fold = Fold("last", (0, 1, 2, 3, 4, 5), (6, 7), test_is_later=True)
-    ties = Ties({int(k): np.asarray(a, dtype=np.intp) for k, a in find_ties(scenes, fold).arrays.items()})
+    ties = Ties.of(find_ties(scenes, fold))
     said = said_by([scene.depth for scene in scenes], scenes)
     said = replace(
         said,
@@ -901,7 +943,7 @@ def test_tied_frames_are_inferred_together_by_mixtures_the_first_of_them(monkeyp
         pooled={depth_evidence.TOGETHER: said.pooled["one"]},
     )
     problem = Problem(
-        scenes, fold, said, ties, bands, replace(SIZES, rival_images=1, iterations=1, particle_iterations=1)
+        scenes, fold, said, ties, bands, replace(SIZES, mixture_frames=1, iterations=1, particle_iterations=1)
     )
     row = {
         "evidence": depth_evidence.TOGETHER,

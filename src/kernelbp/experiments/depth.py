@@ -156,8 +156,7 @@ def heard(said: Mapping[str, Result], scenes: Sequence[Scene], fold: Fold) -> tu
         if kind == ALIKE and fold.test_is_later:
             near = {int(name): arrays[f"{NEAR} {name}"] for name in numbers}
     alike = words.pop(ALIKE)
-    tied = said[f"ties, {fold.name}"].arrays if fold.test_is_later else {}
-    ties = Ties({int(name): np.asarray(array, dtype=np.intp) for name, array in tied.items()})
+    ties = Ties.of(said[f"ties, {fold.name}"]) if fold.test_is_later else Ties({})
     return Said.of(scenes, fold, words, alike, near), ties
 
 

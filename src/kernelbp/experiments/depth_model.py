@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from kernelbp.model import Relation
 
 __all__ = [
     "Again",
+    "Link",
     "depth_name",
     "from_anywhere",
     "grained",
@@ -32,15 +33,40 @@ __all__ = [
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-Again = Mapping[tuple[int, int], tuple[Matrix, Matrix]]
-"""Training pairs of patches seen again in the next frame, by the bands of the later and of the earlier one."""
-
 GRAIN = 0.01
 """Depths are learned from in steps of this much log10 depth (2%): equal pairs are merged."""
 FARTHEST = 0.3
 """How much nearer or farther than it was, in log10 depth, a scene is thought to be seen: from half as far to twice."""
 COPIES, GOLDEN = 8, (5**0.5 - 1) / 2
 """Of each pair, at distances spread evenly, by multiples of the golden section: no two neighbours in a row are alike."""
+
+
+@dataclass(frozen=True, eq=False)
+class Again:
+    """What is known of patches seen again in the next frame.
+
+    Attributes
+    ----------
+    pairs : to learn from, by the bands of the later and of the earlier patch and the steps by which the scene receded
+    steps : by which the scene receded, by frame
+    """
+
+    pairs: Mapping[tuple[int, int, int], tuple[Matrix, Matrix]] = field(default_factory=dict)
+    steps: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """What ties a frame to the one before.
+
+    Attributes
+    ----------
+    nodes : (nodes of a frame,) the node of the frame before that each is tied to; -1: to none
+    steps : by which the scene receded
+    """
+
+    nodes: Indices
+    steps: int
 
 
 def parts_of(bands: Indices, again: Again | None = None) -> tuple[dict[str, Any], dict[str, Relation]]:
@@ -51,8 +77,8 @@ def parts_of(bands: Indices, again: Again | None = None) -> tuple[dict[str, Any]
         relations[f"beside {band}"] = Relation(depth_name(band), depth_name(band), symmetric=True)
         if row + 1 < len(bands):
             relations[below_name(bands, row)] = Relation(depth_name(band), depth_name(bands[row + 1]))
-    for here, before in again or ():
-        relations[again_name(here, before)] = Relation(depth_name(here), depth_name(before))
+    for here, before, steps in again.pairs if again else ():
+        relations[again_name(here, before, steps)] = Relation(depth_name(here), depth_name(before))
     return variables, relations
 
 
@@ -78,7 +104,7 @@ def pairs_of(
     for name, (first, _) in pairs.items():
         if not len(first):
             raise InputError(f"data: no training image has two known depths for the relation {name!r}")
-    return pairs | {again_name(*ends): both for ends, both in (again or {}).items()}
+    return pairs | {again_name(*ends): both for ends, both in (again.pairs if again else {}).items()}
 
 
 def from_anywhere(
@@ -107,7 +133,7 @@ def from_anywhere(
 
 
 def grid_of(
-    bands: Indices, shape: tuple[int, int], links: Sequence[Indices] = (), again: Again | None = None
+    bands: Indices, shape: tuple[int, int], links: Sequence[Link] = (), again: Again | None = None
 ) -> Graph:
     """One node for each patch; rows of a band are nodes of its variable.
 
@@ -115,9 +141,8 @@ def grid_of(
     ----------
     bands : (rows,)
     shape : (rows, columns) of a frame
-    links : for each further frame, whose nodes follow, the node (nodes of a frame,) of the frame before that each of its
-        nodes is tied to; -1: to none
-    again : ties between other bands than these are left out
+    links : for each further frame, whose nodes follow, what ties it to the one before
+    again : ties it has no pairs for are left out
     """
     relation = {
         "right": [f"beside {band}" for band in bands],
@@ -133,12 +158,15 @@ def grid_of(
     count, frames = frame.n_nodes, len(links) + 1
     edges = [frame.edges + count * k for k in range(frames)]
     kinds = [np.tile(frame.edge_relation, frames)]
-    for here, before in again or ():
-        number = relations.setdefault(again_name(here, before), len(relations))
+    for here, before, steps in again.pairs if again else ():
+        number = len(relations)
+        relations[again_name(here, before, steps)] = number
         for k, link in enumerate(links):
-            nodes = np.flatnonzero((link >= 0) & (band == here) & (band[link] == before))
-            edges.append(np.stack([nodes + count * (k + 1), link[nodes] + count * k], axis=1))
-            kinds.append(np.full(len(nodes), number, dtype=np.intp))
+            if link.steps == steps:
+                tied = (link.nodes >= 0) & (band == here) & (band[link.nodes] == before)
+                nodes = np.flatnonzero(tied)
+                edges.append(np.stack([nodes + count * (k + 1), link.nodes[nodes] + count * k], axis=1))
+                kinds.append(np.full(len(nodes), number, dtype=np.intp))
     return Graph(names, np.tile(band, frames), tuple(relations), np.concatenate(edges), np.concatenate(kinds))
 
 
@@ -176,9 +204,9 @@ def depth_name(band: int | np.integer[Any]) -> str:
     return f"depth {band}"
 
 
-def again_name(here: int, before: int) -> str:
-    """Of the relation of a band's depths to those of a band of the frame before."""
-    return f"again {here} {before}"
+def again_name(here: int, before: int, steps: int) -> str:
+    """Of the relation of a band's depths to those of a band of the frame before, where the scene receded by so many steps."""
+    return f"again {here} {before}, {steps:+d}"
 
 
 def below_name(bands: Indices, row: int) -> str:

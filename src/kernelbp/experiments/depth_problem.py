@@ -80,9 +80,9 @@ class Lesson:
     def __init__(self, problem: Problem, known: Sequence[int]) -> None:
         self._problem = problem
         self._known = known
-        self._again = problem.ties.pairs(problem.bands, problem.scenes, known)
+        self._again = problem.ties.taught(problem.bands, problem.scenes, known)
         self._models: dict[str, Model] = {}
-        self.ties_frames = bool(self._again)
+        self.ties_frames = bool(self._again.pairs)
         self.evidence = Evidence(problem.said, problem.scenes, known)
 
     def model(self, relations: str = AS_SEEN) -> Model:
@@ -109,7 +109,9 @@ class Lesson:
     def blank(self, clip: Clip, part: int = 1) -> Graph:
         """The graph of a clip, or of the middle of its frames, before anything is said."""
         problem = self._problem
-        return grid_of(problem.bands, self._shape(clip, part), problem.ties.links(clip, part), self._again)
+        return grid_of(
+            problem.bands, self._shape(clip, part), problem.ties.links(clip, part, self._again), self._again
+        )
 
     def graphs(self, clip: Clip, part: int = 1) -> Callable[[str, Weighing], Graph]:
         """The graph of a clip as a function of whose word is the evidence and how it is weighed.

@@ -93,7 +93,7 @@ def compare(
     fitted = time.perf_counter() - began
     asked = {name: value for name, value in settings.items() if name in OF_INFER}
     if tied:
-        few = fold.test[: sizes.rival_images] if rival == "Gaussian-mixture" else fold.test
+        few = fold.test[: sizes.mixture_frames] if rival == "Gaussian-mixture" else fold.test
     clips = lesson.clips(few, tied=tied)
     # Compiled once for all: that is no part of an inference, as it is none of ours.
     small = lesson.graphs(Clip(clips[0].images[:1]), SEARCHED_PART)

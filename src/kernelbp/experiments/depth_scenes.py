@@ -85,6 +85,7 @@ class Sizes:
     tried : most settings of a rival tried in its search
     per_row : whether the paper's own preset, with a relation per row, is run too, on one test image
     rival_images : most test images that rivals, but for discrete ones, are run on: they are slow; particles on all, where frames are tied
+    mixture_frames : most frames that Gaussian-mixture belief propagation infers together, the first ones: minutes an iteration
     """
 
     shrink: int = 1
@@ -102,6 +103,7 @@ class Sizes:
     tried: int = 3
     per_row: bool = True
     rival_images: int = 30
+    mixture_frames: int = 7
 
 
 FULL = Sizes()

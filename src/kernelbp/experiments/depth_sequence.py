@@ -1,36 +1,54 @@
 """Frames that follow each other in time: patches are seen again, and their depths are tied across frames.
 
-Where images are frames of a film, each patch of a frame is tied to the patch of the frame before that looks most like it, by
-relations that are learned from training frames as those within a frame are. Test frames are then inferred together, and the
-last training frame, whose depth is known, speaks to the first of them.
+Where images are frames of a film, each patch of a frame is tied to the patch of the frame before that it came from, by the
+motion of brightness between the two (optical flow, TV-L1). Relations between frames are learned from training frames as those
+within a frame are. Test frames are then inferred together, and the last training frame, whose depth is known, speaks to the
+first of them.
+
+What shrinks from one frame to the next recedes. How much is learned from training frames, too: pairs of patches seen again are
+moved to what they would be had the scene receded as between the two frames that are tied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelbp.experiments.depth_lookalikes import Looks
-from kernelbp.experiments.depth_model import Again, grained
+from kernelbp.experiments.depth_model import Again, Link, grained
 from kernelbp.experiments.depth_scenes import Fold, Scene, middle, middle_columns
 from kernelbp.experiments.study import Result
+from kernelbp.extras import extra_library
 
-__all__ = ["TIES_WORDS", "Clip", "Ties", "find_ties"]
+__all__ = ["TIES_WORDS", "Clip", "Motion", "Ties", "find_ties", "motion_of", "shrinking"]
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-REACH = 8
-"""Rows and columns of patches by which a patch may have moved from one frame to the next."""
+FLOW_ROWS = 96
+"""Rows of pixels at which motion is worked out; more made ties no better (benchmarks/film_splits.py: within a tenth)."""
 LONGEST_STEP = 1.5
 """Frames farther apart in time than this many times the usual do not follow each other: some are missing between them."""
 LEAST_TIES = 500
 """Pairs of patches a relation between frames is learned from; those of bands that fewer tie are left out."""
-TIES_WORDS = f"the patch of the frame before that looks most like it, at most {REACH} rows and columns away"
+STEP = 0.004
+"""Of log10 depth (1%), by which scenes recede in whole numbers: each number needs relations of its own."""
+TIES_WORDS = (
+    f"the patch of the frame before that it came from, by optical flow (TV-L1 at {FLOW_ROWS} rows of pixels), in steps of "
+    f"{STEP:g} of log10 depth as things shrink"
+)
 """What a patch is tied to, in words."""
+SHRUNK = "shrunk"
+"""Of an array's name: how much smaller things look than in the frame before."""
+FAR = 0.03
+"""Of an image's width: a motion of this much is half trusted to be sideways, and shrinking is measured across it then."""
+LEAST_SEEN = 0.1
+"""Of an image: where less is seen again, nothing is said of how it shrank."""
+ROUNDS, SMALLEST = 15, 1e-3
+"""Of weighted least squares that come to least absolute residuals, those of this much of an image's width at least."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +71,42 @@ class Clip:
 
 
 @dataclass(frozen=True, eq=False)
+class Motion:
+    """From a frame to the one before it.
+
+    Attributes
+    ----------
+    source : (rows, columns) number of the patch there that the middle of each patch came from; -1 if it was not in view
+    shrunk : log10 of how much larger things looked there
+    """
+
+    source: Indices
+    shrunk: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
 class Ties:
     """Which patch of the frame before each patch shows again.
 
     Attributes
     ----------
-    before : by frame, (rows, columns) numbers of patches of the frame before it; empty where images are no film
+    before : by frame; empty where images are no film
     """
 
-    before: Mapping[int, Indices]
+    before: Mapping[int, Motion]
+
+    @classmethod
+    def of(cls, found: Result) -> Ties:
+        """What `find_ties` has found."""
+        frames = [int(name) for name in found.arrays if not name.startswith(SHRUNK)]
+        return cls(
+            {
+                i: Motion(
+                    np.asarray(found.arrays[str(i)], dtype=np.intp), float(found.arrays[f"{SHRUNK} {i}"])
+                )
+                for i in frames
+            }
+        )
 
     def clips(self, images: Sequence[int], known: Sequence[int], *, tied: bool = True) -> list[Clip]:
         """Frames that follow each other together, with the known one before them; else each image by itself."""
@@ -78,36 +123,61 @@ class Ties:
             for run in runs
         ]
 
-    def pairs(self, bands: Indices, scenes: Sequence[Scene], known: Sequence[int]) -> Again:
-        """Depths of patches and of those they are tied to, by the bands of both, where there are enough."""
+    def taught(self, bands: Indices, scenes: Sequence[Scene], known: Sequence[int]) -> Again:
+        """Depths of patches and of those they are tied to, by the bands of both, where there are enough.
+
+        A pair of frames that receded by some number of steps is moved to what it would be at every other number needed.
+        """
+        mine = [i for i in known if i in self.before and i - 1 in known]
+        ends = {i: (scenes[i].depth.ravel(), self._of_before(scenes, i)) for i in mine}
+        share = _share(
+            [
+                (self.before[i].shrunk, float(np.median(step[np.isfinite(step)])))
+                for i, (first, second) in ends.items()
+                if np.isfinite(step := first - second).any()
+            ]
+        )
+        recedes = {i: share * motion.shrunk for i, motion in self.before.items()}
+        steps = {i: round(by / STEP) for i, by in recedes.items()}
         found: dict[tuple[int, int], list[tuple[Matrix, Matrix]]] = {}
-        for i in known:
-            if i not in self.before or i - 1 not in known:
-                continue
-            columns = scenes[i].depth.shape[1]
-            here, there = np.repeat(bands, columns), bands[self.before[i].ravel() // columns]
-            first, second = scenes[i].depth.ravel(), scenes[i - 1].depth.ravel()[self.before[i].ravel()]
+        for i, (first, second) in ends.items():
+            columns, source = scenes[i].depth.shape[1], self.before[i].source.ravel()
+            here, there = np.repeat(bands, columns), bands[source // columns]
             both = np.isfinite(first) & np.isfinite(second)
             for a, b in np.unique(np.stack([here, there])[:, both], axis=1).T.tolist():
-                mine = both & (here == a) & (there == b)
-                found.setdefault((a, b), []).append((grained(first[mine]), grained(second[mine])))
-        joined = {
-            key: (np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts]))
-            for key, parts in sorted(found.items())
-        }
-        return {key: pairs for key, pairs in joined.items() if len(pairs[0]) >= LEAST_TIES}
+                chosen = both & (here == a) & (there == b)
+                found.setdefault((a, b), []).append((first[chosen], second[chosen] + recedes[i]))
+        needed = sorted({step for i, step in steps.items() if i not in mine})
+        pairs: dict[tuple[int, int, int], tuple[Matrix, Matrix]] = {}
+        for (a, b), parts in sorted(found.items()):
+            first, second = (np.concatenate(side) for side in zip(*parts, strict=True))
+            if len(first) >= LEAST_TIES:
+                pairs |= {(a, b, step): (grained(first), grained(second - step * STEP)) for step in needed}
+        return Again(pairs, steps)
 
-    def links(self, clip: Clip, part: int) -> list[Indices]:
+    def _of_before(self, scenes: Sequence[Scene], frame: int) -> Matrix:
+        """Depth of the patch of the frame before that each was; NaN where it was not in view."""
+        source = self.before[frame].source.ravel()
+        return np.where(source >= 0, scenes[frame - 1].depth.ravel()[source], np.nan)
+
+    def links(self, clip: Clip, part: int, again: Again) -> list[Link]:
         """For each frame but the first, or its middle, the node tied to each patch in the frame before; -1 where there is none."""
         made = []
         for i in clip.frames[1:]:
-            whole = self.before[i]
+            whole = self.before[i].source
             kept = middle_columns(whole, part)
             rows, columns = np.divmod(kept.ravel(), whole.shape[1])
             columns = columns - middle(whole.shape[1], part).start
-            inside = (columns >= 0) & (columns < kept.shape[1])
-            made.append(np.where(inside, rows * kept.shape[1] + columns, -1).astype(np.intp))
+            inside = (kept.ravel() >= 0) & (columns >= 0) & (columns < kept.shape[1])
+            nodes = np.where(inside, rows * kept.shape[1] + columns, -1).astype(np.intp)
+            made.append(Link(nodes, again.steps[i]))
         return made
+
+
+def _share(pairs: Sequence[tuple[float, float]]) -> float:
+    """How much scenes recede by how much things shrink: a line through the origin."""
+    squares = sum(shrunk**2 for shrunk, _ in pairs)
+    return sum(shrunk * receded for shrunk, receded in pairs) / squares if squares > 0 else 0.0
 
 
 def find_ties(scenes: Sequence[Scene], fold: Fold) -> Result:
@@ -117,31 +187,83 @@ def find_ties(scenes: Sequence[Scene], fold: Fold) -> Result:
 
     Returns
     -------
-    Result with no rows and, by the frame's number, (rows, columns) numbers of patches
+    Result with no rows and, by the frame's number, (rows, columns) numbers of patches, -1 where a patch was not in view, and,
+    after the word "shrunk", the log10 of how much larger things looked in the other frame
     """
-    looks = Looks([scenes[i] for i in fold.train])
     used = sorted((*fold.train, *fold.test))
     times = [i if scene.time is None else scene.time for i, scene in enumerate(scenes)]
     usual = np.median(np.diff(times))
     after = {i + 1 for i in used}
     follows = [i for i in used if i in after and times[i] - times[i - 1] < LONGEST_STEP * usual]
-    points = {i: looks.of(scenes[i]).reshape(*scenes[i].depth.shape, -1) for i in used}
-    return Result([], {str(i): _most_alike(points[i], points[i - 1]) for i in follows})
+    arrays: dict[str, NDArray[Any]] = {}
+    for i in follows:
+        motion = motion_of(scenes[i].image, scenes[i - 1].image, scenes[i].depth.shape)
+        arrays[str(i)], arrays[f"{SHRUNK} {i}"] = motion.source.astype(np.int32), np.array(motion.shrunk)
+    return Result([], arrays)
 
 
-def _most_alike(here: NDArray[np.float32], before: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Of points (rows, columns, features), the number of the nearest in the other frame, within reach."""
-    rows, columns = here.shape[:2]
-    least = np.full((rows, columns), np.inf, dtype=np.float32)
-    found = np.zeros((rows, columns), dtype=np.int32)
-    numbers = np.arange(rows * columns, dtype=np.int32).reshape(rows, columns)
-    for down in range(-min(REACH, rows - 1), min(REACH, rows - 1) + 1):
-        for right in range(-min(REACH, columns - 1), min(REACH, columns - 1) + 1):
-            own = np.s_[max(0, -down) : rows - max(0, down), max(0, -right) : columns - max(0, right)]
-            other = np.s_[max(0, down) : rows - max(0, -down), max(0, right) : columns - max(0, -right)]
-            apart = here[own] - before[other]
-            distance = np.einsum("ijk,ijk->ij", apart, apart)
-            nearer = distance < least[own]
-            least[own] = np.where(nearer, distance, least[own])
-            found[own] = np.where(nearer, numbers[other], found[own])
-    return found
+def motion_of(here: NDArray[np.uint8], before: NDArray[np.uint8], shape: tuple[int, ...]) -> Motion:
+    """Where the patches of an image were in another, taken a little earlier, and how much larger things looked there.
+
+    Parameters
+    ----------
+    here, before : (height, width, 3)
+    shape : (rows, columns) of patches
+    """
+    registration = extra_library("skimage.registration", "images", "ties between frames")
+    later, earlier = (_brightness(image) for image in (here, before))
+    motion = registration.optical_flow_tvl1(later, earlier)
+    places = []
+    for axis, patches in enumerate(shape):
+        pixels = later.shape[axis]
+        middle_of_patch = (np.arange(patches) + 0.5) / patches
+        places.append((middle_of_patch, (middle_of_patch * pixels).astype(np.intp), pixels / patches))
+    at = np.ix_(places[0][1], places[1][1])
+    row, column = (
+        np.floor(np.expand_dims(middles, 1 - axis) * shape[axis] + motion[axis][at] / size).astype(np.intp)
+        for axis, (middles, _, size) in enumerate(places)
+    )
+    inside = (row >= 0) & (row < shape[0]) & (column >= 0) & (column < shape[1])
+    return Motion(np.where(inside, row * shape[1] + column, -1), shrinking(motion))
+
+
+def shrinking(motion: Matrix) -> float:
+    """How much larger things looked in another image, log10, by the motion to it of what both show.
+
+    An affine map is fitted, by least absolute residuals. Where things move sideways, those that are nearer move more: what is
+    slanted is stretched along its motion, whether it recedes or not. Across the motion it is not.
+
+    Parameters
+    ----------
+    motion : (2, height, width), downwards and to the right, in pixels
+    """
+    height, width = motion.shape[1:]
+    rows, columns = np.mgrid[:height, :width]
+    seen = (rows + motion[0] >= 0) & (rows + motion[0] < height)
+    seen &= (columns + motion[1] >= 0) & (columns + motion[1] < width)
+    if seen.sum() < LEAST_SEEN * seen.size:
+        return 0.0
+    places = np.stack([rows[seen] - (height - 1) / 2, columns[seen] - (width - 1) / 2], axis=1) / width
+    known = np.column_stack([np.ones(len(places)), places])
+    moved = motion[:, seen].T / width
+    weights = np.ones(len(places))
+    for _ in range(ROUNDS):
+        # (3, 2): of the middle, by row, by column.
+        affine = np.linalg.lstsq(known * weights[:, None], moved * weights[:, None], rcond=None)[0]
+        weights = np.maximum(np.linalg.norm(moved - known @ affine, axis=1), SMALLEST) ** -0.5
+    sideways, stretch = affine[0], affine[1:]
+    across = np.array([-sideways[1], sideways[0]])
+    trust = 1 / (sideways @ sideways + FAR**2)
+    larger = across @ stretch @ across * trust + FAR**2 * trust * np.trace(stretch) / 2
+    return float(np.log10(max(1 + larger, SMALLEST)))
+
+
+def _brightness(image: NDArray[np.uint8]) -> Matrix:
+    """From 0 to 1, (rows, columns), at `FLOW_ROWS` rows."""
+    transform = extra_library("skimage.transform", "images", "ties between frames")
+    rows = min(FLOW_ROWS, len(image))
+    gray = image.mean(axis=2) / 255
+    small: Matrix = transform.resize(
+        gray, (rows, max(image.shape[1] * rows // len(image), 1)), anti_aliasing=True
+    )
+    return small
