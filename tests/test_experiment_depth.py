@@ -876,7 +876,10 @@ class Imagined:
     ties_frames = True
 
     def __init__(self, errors) -> None:
-        self.errors, self.seen = errors, []
+        self.errors, self.seen, self.parts_seen = errors, [], set()
+
+    def model(self, relations):
+        return SimpleNamespace(infer=lambda *a, **k: None)
 
     def parts(self, *, tied):
         return {}, {}
@@ -892,6 +895,7 @@ class Imagined:
 
     def error(self, beliefs, graph, clip, part):
         self.seen.append(graph)
+        self.parts_seen.add(part)
         return len(clip.images) * self.errors(*graph)
 
 
@@ -929,6 +933,22 @@ def test_a_rival_tries_all_evidence_and_then_to_tie_frames(gain, monkeypatch):
     }
     assert tried == everything | {Weighing(1.0, 1.0, "as counted")}
     assert {weighing for weighing, between in lesson.seen if between} == {best}
+
+
+@pytest.mark.parametrize(("film", "part"), [(True, 1), (False, 2)])
+def test_settings_for_a_film_are_chosen_on_whole_frames(film, part):
+    best = Weighing(0.3, 1.0, "as counted")
+    lesson = Imagined(lambda weighing, tied: 1.0 - (weighing == best))
+    problem = SimpleNamespace(
+        sizes=SIZES,
+        fold=Fold("one", (0,), (1, 2), test_is_later=film),
+        said=SimpleNamespace(alone={"one": {}}),
+        jobs=lambda most: [(lesson, (1, 2))],
+    )
+    tuned = depth.tune(problem)
+    assert lesson.parts_seen == {part}
+    assert depth_evidence.best_of(tuned, "one") == best
+    assert len(tuned.rows) == len(depth_evidence.FILM_CHOICES if film else depth_evidence.CHOICES)
 
 
 def test_tied_frames_are_inferred_together_by_mixtures_the_first_of_them(monkeypatch):

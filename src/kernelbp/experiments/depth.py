@@ -188,16 +188,16 @@ def tune(problem: Problem) -> Result:
     -------
     Result with a row for each estimator and each of `CHOICES`, or `FILM_CHOICES`
     """
-    choices = FILM_CHOICES if problem.fold.test_is_later else CHOICES
+    choices, part = (FILM_CHOICES, 1) if problem.fold.test_is_later else (CHOICES, TUNED_PART)
     errors = {kind: np.zeros(len(choices)) for kind in problem.said.alone}
     jobs = problem.jobs(problem.sizes.tuned)
     for lesson, images in jobs:
         for clip in lesson.clips(images):
-            graph_of = lesson.graphs(clip, TUNED_PART)
+            graph_of = lesson.graphs(clip, part)
             for kind, (number, weighing) in product(errors, enumerate(choices)):
                 graph = graph_of(kind, weighing)
                 beliefs = quietly(lesson.model(weighing.relations).infer, graph, tolerance=TUNED_TOLERANCE)
-                error = lesson.error(beliefs, graph, clip, TUNED_PART)
+                error = lesson.error(beliefs, graph, clip, part)
                 errors[kind][number] += error / (len(images) * len(jobs))
     rows: list[Row] = [
         {

@@ -251,15 +251,14 @@ def settings_of(
             ", ".join("not heard" if value is None else str(value) for value in dict.fromkeys(values))
             for values in zip(*map(astuple, FILM_CHOICES if folds[0].test_is_later else CHOICES), strict=True)
         ),
-        "settings chosen on": "the middle half of the columns of "
-        + (
+        "settings chosen on": (
             " and ".join(
                 f"training frames {len(one.train) + 1} to {len(one.train) + len(one.test)}"
                 f"{' counted from the last' if film is not scenes else ''}, everything learned from those before"
                 for film, one in earlier_questions(scenes, folds[0])
             )
             if folds[0].test_is_later
-            else f"at most {sizes.tuned} training images"
+            else f"the middle half of the columns of at most {sizes.tuned} training images"
         ),
         "slow rivals' settings searched on": (
             f"the middle half of the columns of at most {SEARCHED_FRAMES} frames in the middle of each of these"

@@ -68,7 +68,7 @@ SEARCHED_IMAGES, SEARCHED_PART = 5, 4
 """For rivals that are slow: images at most, and of the columns kernel belief propagation is tuned on one of this many, in the
 middle."""
 SEARCHED_FRAMES = 3
-"""Likewise of a film, in the middle of each question; they follow each other, with all those columns: patches move sideways."""
+"""Likewise of a film, in the middle of each question; they follow each other, and have one of `TUNED_PART` columns."""
 OF_INFER = {"weighting", "schedule", "damping", "max_iterations", "tolerance"}
 UNLEARNED = OF_INFER | {"mixing"}
 """Settings that change nothing in what is learned."""
@@ -135,9 +135,12 @@ def _searched(
     sizes, film = problem.sizes, bool(problem.ties.before)
     slow = rival != "discrete"
     jobs = problem.jobs(SEARCHED_IMAGES if slow else sizes.tuned)
-    part = TUNED_PART * (SEARCHED_PART if slow and not film else 1)
-    if slow and film:
-        jobs = [(lesson, _middle_frames(images)) for lesson, images in jobs]
+    if not film:
+        part = TUNED_PART * SEARCHED_PART if slow else TUNED_PART
+    elif slow:
+        part, jobs = TUNED_PART, [(lesson, _middle_frames(images)) for lesson, images in jobs]
+    else:
+        part = 1
     ours = best_of(tuned, FOR_RIVALS)
     powers = {float(row["power"] or 0) for row in tuned.rows}
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]

@@ -58,7 +58,7 @@ Matrix = NDArray[np.float64]
 INNER = 3
 """Parts of the training images, each predicted by a predictor trained on the others."""
 TUNED_PART = 2
-"""Columns of a training image that settings are chosen on: one of this many, in the middle."""
+"""Columns of a training image that settings are chosen on: one of this many, in the middle; of a film all, as patches move sideways."""
 LEAST_KNOWN = 0.5
 """Images with less known depth are left out."""
 THUMBNAIL = 320

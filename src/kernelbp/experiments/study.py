@@ -29,7 +29,7 @@ Row = Mapping[str, str | float | int | bool | None]
 FOLDER = "finished"
 """Under the folder of results: one file a case, and what the run was asked for."""
 ASKED = "run.json"
-EDITION = 5
+EDITION = 6
 """Of what cases hold; raised whenever a case of the same name comes to mean something else."""
 UNFIT = re.compile(r"[^A-Za-z0-9.]+")
 """Letters of a case's name that stay out of the name of its file."""
