@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,14 @@ def main() -> None:
                     for film, split in splits
                 ]
             )
-            for name, judge, seconds in (("weighings", ours, 250), ("rivals", rivals, 600))
+            for name, (judge, seconds) in JUDGES.items()
         }
         names = [split.name for _, split in splits]
-        console.print(weighings_table(names, list(found["weighings"].values())))
-        console.print(rivals_table(names, list(found["weighings"].values()), list(found["rivals"].values())))
+        ours = list(found.pop("weighings").values())
+        console.print(weighings_table(names, ours))
+        console.print(
+            rivals_table(names, ours, {name: list(theirs.values()) for name, theirs in found.items()})
+        )
 
 
 def splits_of(frames: int, way: str) -> list[Fold]:
@@ -120,7 +124,7 @@ class Judge:
         return self.of_words(answers)
 
 
-def ours(problem: Problem) -> Result:
+def weighings(problem: Problem) -> Result:
     """Errors of the words themselves, without and with look-alikes, and by each way to weigh them: (ways, frames)."""
     judge, said = Judge(problem), problem.said
     errors = [judge.of_words(words[TOGETHER]) for words in (said.alone, said.pooled)]
@@ -128,19 +132,23 @@ def ours(problem: Problem) -> Result:
     return Result([], {"errors": np.array(errors)})
 
 
-def rivals(problem: Problem) -> Result:
-    """By rival, errors of each way it is tried: (ways, frames)."""
+def rival(name: str, problem: Problem) -> Result:
+    """Errors of a rival at the paper's settings, by evidence without a power: (ways, frames)."""
+    judge, settings = Judge(problem), PAPER[name]
+    lesson = judge.lesson
+    own = {key: value for key, value in settings.items() if key not in OF_INFER}
+    asked = {key: value for key, value in settings.items() if key in OF_INFER}
+    asked["max_iterations"] = FULL.particle_iterations if name == "particle" else FULL.iterations
+    model = MADE[name](*lesson.parts(tied=False), **own).fit(lesson.pairs(tied=False))
+    most = None if name == "discrete" else SLOW_FRAMES
+    errors = [judge.of_beliefs(model, w, most=most, tied=False, tolerance=0.0, **asked) for w in PLAIN]
+    return Result([], {"errors": np.array(errors)})
+
+
+def discrete(problem: Problem) -> Result:
+    """Errors of discrete belief propagation that is given all ours has: ties, weights of trees, every way to weigh evidence."""
     judge = Judge(problem)
     lesson = judge.lesson
-    found: dict[str, np.ndarray] = {}
-    for name, settings in PAPER.items():
-        own = {key: value for key, value in settings.items() if key not in OF_INFER}
-        asked = {key: value for key, value in settings.items() if key in OF_INFER}
-        asked["max_iterations"] = FULL.particle_iterations if name == "particle" else FULL.iterations
-        model = MADE[name](*lesson.parts(tied=False), **own).fit(lesson.pairs(tied=False))
-        most = None if name == "discrete" else SLOW_FRAMES
-        errors = [judge.of_beliefs(model, w, most=most, tied=False, tolerance=0.0, **asked) for w in PLAIN]
-        found[f"{name} BP, paper's settings"] = np.array(errors)
     errors = []
     for spacing in SPACINGS:
         models = {
@@ -150,8 +158,15 @@ def rivals(problem: Problem) -> Result:
         errors += [
             judge.of_beliefs(models[w.relations], w, weighting="tree-reweighted", **SETTLED) for w in FREE
         ]
-    found["discrete BP, tree-reweighted, frames tied"] = np.array(errors)
-    return Result([], found)
+    return Result([], {"errors": np.array(errors)})
+
+
+JUDGES = {
+    "weighings": (weighings, 250),
+    "discrete BP, tree-reweighted, frames tied": (discrete, 200),
+    **{f"{name} BP, paper's settings": (partial(rival, name), 200) for name in MADE},
+}
+"""Who is judged on every split, by what function, in about how many seconds."""
 
 
 def weighings_table(splits: Sequence[str], results: Sequence[Result]) -> Table:
@@ -171,22 +186,28 @@ def weighings_table(splits: Sequence[str], results: Sequence[Result]) -> Table:
     return table
 
 
-def rivals_table(splits: Sequence[str], mine: Sequence[Result], theirs: Sequence[Result]) -> Table:
+def rivals_table(
+    splits: Sequence[str], ours: Sequence[Result], rivals: Mapping[str, Sequence[Result]]
+) -> Table:
     """Kernel belief propagation and rivals, each as is best on all other splits; on the frames a rival ran on."""
     table = Table(
         title="MAE of log10 depth, each method as is best on all splits but the one judged; in brackets kernel BP on these frames"
     )
     for name in ("method", *splits, "to kernel BP"):
         table.add_column(name, justify="left" if name == "method" else "right")
-    beliefs = [result.arrays["errors"][2:] for result in mine]
-    for name in theirs[0].arrays:
-        kept = [np.isfinite(result.arrays[name]).all(axis=0) for result in theirs]
-        rival = chosen([result.arrays[name][:, k] for result, k in zip(theirs, kept, strict=True)])
-        kernel = chosen(beliefs, kept)
-        cells = (f"{a:.4f} ({b:.4f})" for a, b in zip(rival, kernel, strict=True))
-        logs = np.log(rival / kernel)
+    beliefs = [result.arrays["errors"][2:] for result in ours]
+    for name, results in rivals.items():
+        errors = [result.arrays["errors"] for result in results]
+        kept = [np.isfinite(one).all(axis=0) for one in errors]
+        theirs = chosen([one[:, frames] for one, frames in zip(errors, kept, strict=True)])
+        mine = chosen(beliefs, kept)
+        logs = np.log(theirs / mine)
         spread = logs.std(ddof=1) / np.sqrt(len(logs))
-        table.add_row(name, *cells, f"{np.exp(logs.mean()):.3f} +- {spread:.3f}")
+        table.add_row(
+            name,
+            *(f"{a:.4f} ({b:.4f})" for a, b in zip(theirs, mine, strict=True)),
+            f"{np.exp(logs.mean()):.3f} +- {spread:.3f}",
+        )
     return table
 
 
