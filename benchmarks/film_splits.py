@@ -2,9 +2,9 @@
 
 Run ``python benchmarks/film_splits.py FOLDER`` on frames of 7-Scenes. The frames that ``kernelbp reproduce depth`` tests on are left
 out: splits are within those it trains on, forwards and backwards, each with everything, from the predictors on, learned from the
-frames before. The first table has every way to weigh evidence; in the second, kernel belief propagation stands beside its rivals, each
-with what is best on all splits but the one it is judged on. Three hours on one core; ``--keep FOLDER`` keeps what is finished, and
-another run goes on from there.
+frames before. The first table has the ways to weigh evidence in which look-alikes are heard; in the second, kernel belief propagation
+stands beside its rivals, each with what is best on all splits but the one it is judged on. Splits share frames: ten of them say less
+than ten films would. Three hours on one core; ``--keep FOLDER`` keeps what is finished, and another run goes on from there.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def rival(name: str, problem: Problem) -> Result:
 
 
 def discrete(problem: Problem) -> Result:
-    """Errors of discrete belief propagation that is given all ours has: ties, weights of trees, every way to weigh evidence."""
+    """Errors of discrete belief propagation that is given what ours has: ties, weights of trees, evidence as counted in every way."""
     judge = Judge(problem)
     lesson = judge.lesson
     errors = []
@@ -198,9 +198,12 @@ def rivals_table(
     beliefs = [result.arrays["errors"][2:] for result in ours]
     for name, results in rivals.items():
         errors = [result.arrays["errors"] for result in results]
-        kept = [np.isfinite(one).all(axis=0) for one in errors]
-        theirs = chosen([one[:, frames] for one, frames in zip(errors, kept, strict=True)])
-        mine = chosen(beliefs, kept)
+        # Where a rival did not run it has no number; where it found no answer, an infinite one.
+        kept = [~np.isnan(one).any(axis=0) for one in errors]
+        theirs, mine = (
+            chosen([one[:, frames] for one, frames in zip(given, kept, strict=True)])
+            for given in (errors, beliefs)
+        )
         logs = np.log(theirs / mine)
         spread = logs.std(ddof=1) / np.sqrt(len(logs))
         table.add_row(
@@ -211,20 +214,11 @@ def rivals_table(
     return table
 
 
-def chosen(errors: Sequence[np.ndarray], kept: Sequence[np.ndarray] | None = None) -> np.ndarray:
-    """The error on each split of what is best, by the mean logarithm, on all others.
-
-    Parameters
-    ----------
-    errors : for each split, (ways, frames)
-    kept : for each split, which frames count where it is judged (frames,)
-    """
+def chosen(errors: Sequence[np.ndarray]) -> np.ndarray:
+    """The error on each split, of those (ways, frames), of the way that is best, by the mean logarithm, on all others."""
     logs = np.log([one.mean(axis=1) for one in errors])
-    found = []
-    for k, one in enumerate(errors):
-        way = int(np.argmin(np.delete(logs, k, axis=0).mean(axis=0)))
-        found.append(one[way].mean() if kept is None else one[way, kept[k]].mean())
-    return np.array(found)
+    ways = [int(np.argmin(np.delete(logs, k, axis=0).mean(axis=0))) for k in range(len(errors))]
+    return np.array([one[way].mean() for one, way in zip(errors, ways, strict=True)])
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ by belief propagation on training images, or that look-alikes are not heard at a
 Where images are frames of a film, the test comes later in time than training, and settings are chosen by asking the same
 question earlier: of the second third of the training frames, with everything learned from the first, and of the last, learned
 from both; and the same of the training frames run backwards. What is tested may be nearer or farther than all that was trained
-on: relations learned as if scenes had been seen from nearer and farther, too, are tried beside those as they were seen. There patches are tied to those of the frame before that show the same, too, and the likelihood of a word depends on
-how near look-alikes are: the same things come into view again.
+on: relations learned as if scenes had been seen from nearer and farther, too, are tried beside those as they were seen. Patches
+of a film are tied to those of the frame before that show the same, too, and the likelihood of a word depends on how near
+look-alikes are: the same things come into view again.
 """
 
 from __future__ import annotations
@@ -223,7 +224,7 @@ def infer(problem: Problem, tuned: Result) -> Result:
     points = lesson.evidence.points
     models: dict[str, Model] = {}
     fitted: dict[str, float] = {}
-    for relations in {str(row["relations"]) for row in tuned.rows}:
+    for relations in dict.fromkeys(str(row["relations"]) for row in tuned.rows):
         began = time.perf_counter()
         models[relations] = lesson.model(relations)
         fitted[relations] = time.perf_counter() - began

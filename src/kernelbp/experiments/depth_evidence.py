@@ -21,7 +21,6 @@ __all__ = [
     "CHOICES",
     "COUNTS",
     "FILM_CHOICES",
-    "FROM_ANYWHERE",
     "LIKELIHOODS",
     "POINTS",
     "POWERS",
@@ -41,7 +40,8 @@ POINTS = 48
 """Depths at which evidence is handed on."""
 LIKELIHOODS = ("Laplace", "as counted")
 """Of a word: around it, or how often it was said where depth is known."""
-AS_SEEN, FROM_ANYWHERE = RELATIONS = ("as seen", "from anywhere")
+AS_SEEN = "as seen"
+RELATIONS = (AS_SEEN, "from anywhere")
 """Of neighbouring depths: learned from scenes as they were seen, or as if they had been seen from nearer and farther, too."""
 SMOOTHED = 0.5
 """Counts are smoothed over this much of a word's average error."""
@@ -124,7 +124,10 @@ POWERS = (3.0, 1.0, 0.3, 0.1)
 COUNTS = (None, 0.0, 0.3, 1.0, 3.0)
 CHOICES = tuple(Weighing(*choice) for choice in product(POWERS, COUNTS, LIKELIHOODS))
 """Ways to weigh the evidence, tried on training images: powers, counts of look-alikes (None: not heard), likelihoods."""
-FILM_CHOICES = tuple(Weighing(*choice) for choice in product(POWERS[1:], COUNTS[:-1], LIKELIHOODS, RELATIONS))
+FILM_POWERS, FILM_COUNTS = (1.0, 0.3, 0.1), (None, 0.0, 0.3, 1.0)
+FILM_CHOICES = tuple(
+    Weighing(*choice) for choice in product(FILM_POWERS, FILM_COUNTS, LIKELIHOODS, RELATIONS)
+)
 """Likewise of a film, where they take longer to try, and what is tested may be nearer or farther than all that was trained on."""
 
 

@@ -38,7 +38,7 @@ GRAIN = 0.01
 FARTHEST = 0.3
 """How much nearer or farther than it was, in log10 depth, a scene is thought to be seen: from half as far to twice."""
 COPIES, GOLDEN = 8, (5**0.5 - 1) / 2
-"""Of each pair, at distances spread evenly, by multiples of the golden section: no two neighbours in a row are alike."""
+"""Of each pair; over all pairs their distances are spread evenly, by multiples of the golden section."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,9 @@
 
 With the paper's settings the evidence is the best, for kernel belief propagation, of those not raised to a power. A search for
 better settings tries that evidence, and all powers and forms of the likelihood that ours does; what look-alikes count in it, and
-from which pairs relations are learned, is taken from kernel belief propagation. Frames of a film are inferred each by itself with the paper's settings; a search also tries
-to tie them, as ours are, with the best it has found without. Discrete belief propagation is searched for on the images that
-kernel belief propagation is, the others, which are slow, on a strip of some of them.
+from which pairs relations are learned, is taken from kernel belief propagation. Frames of a film are inferred each by itself with the
+paper's settings; a search also tries to tie them, as ours are, with the best it has found without. Discrete belief propagation is
+searched for on the images that kernel belief propagation is, the others, which are slow, on a strip of some of them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _searched(
     problem: Problem, tuned: Result, rival: str, settings: dict[str, Any], seed: int
 ) -> tuple[dict[str, Any], Weighing, bool]:
     """The settings and the evidence with the least error on training images, and whether frames are tied for it."""
-    sizes, film = problem.sizes, bool(problem.ties.before)
+    sizes, film = problem.sizes, problem.fold.test_is_later
     slow = rival != "discrete"
     jobs = problem.jobs(SEARCHED_IMAGES if slow else sizes.tuned)
     if not film:

@@ -79,12 +79,12 @@ class Sizes:
     rounds, epochs : of boosting, of the neural network
     bands : of rows that share their relations
     states : support points of each band's depth
-    tuned : training images on which settings are chosen; of a film all after the first third
+    tuned : training images on which settings are chosen; of a film all that its earlier questions ask about
     iterations : of Gaussian-mixture and discrete belief propagation
     particle_iterations : of particles; the paper's are 100
     tried : most settings of a rival tried in its search
     per_row : whether the paper's own preset, with a relation per row, is run too, on one test image
-    rival_images : most test images that rivals, but for discrete ones, are run on: they are slow; particles on all, where frames are tied
+    rival_images : most test images that particle and Gaussian-mixture belief propagation are run on: they are slow
     mixture_frames : most frames that Gaussian-mixture belief propagation infers together, the first ones: minutes an iteration
     """
 

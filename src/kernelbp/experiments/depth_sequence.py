@@ -29,7 +29,7 @@ Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 FLOW_ROWS = 96
-"""Rows of pixels at which motion is worked out; more made ties no better (benchmarks/film_splits.py: within a tenth)."""
+"""Rows of pixels at which motion is worked out."""
 LONGEST_STEP = 1.5
 """Frames farther apart in time than this many times the usual do not follow each other: some are missing between them."""
 LEAST_TIES = 500
@@ -175,9 +175,11 @@ class Ties:
 
 
 def _share(pairs: Sequence[tuple[float, float]]) -> float:
-    """How much scenes recede by how much things shrink: a line through the origin."""
+    """How much scenes recede by how much things shrink: a line through the origin, between none of it and all."""
     squares = sum(shrunk**2 for shrunk, _ in pairs)
-    return sum(shrunk * receded for shrunk, receded in pairs) / squares if squares > 0 else 0.0
+    slope = sum(shrunk * receded for shrunk, receded in pairs) / squares if squares > 0 else 0.0
+    # What shrinks by a tenth is a tenth farther: where little moves in training, noise could say anything else.
+    return min(max(slope, 0.0), 1.0)
 
 
 def find_ties(scenes: Sequence[Scene], fold: Fold) -> Result:
@@ -211,7 +213,7 @@ def motion_of(here: NDArray[np.uint8], before: NDArray[np.uint8], shape: tuple[i
     shape : (rows, columns) of patches
     """
     registration = extra_library("skimage.registration", "images", "ties between frames")
-    later, earlier = (_brightness(image) for image in (here, before))
+    later, earlier = (_brightness(image, here.shape) for image in (here, before))
     motion = registration.optical_flow_tvl1(later, earlier)
     places = []
     for axis, patches in enumerate(shape):
@@ -258,12 +260,10 @@ def shrinking(motion: Matrix) -> float:
     return float(np.log10(max(1 + larger, SMALLEST)))
 
 
-def _brightness(image: NDArray[np.uint8]) -> Matrix:
-    """From 0 to 1, (rows, columns), at `FLOW_ROWS` rows."""
+def _brightness(image: NDArray[np.uint8], shape: tuple[int, ...]) -> Matrix:
+    """From 0 to 1, (rows, columns), at `FLOW_ROWS` rows, with the sides of an image of this shape."""
     transform = extra_library("skimage.transform", "images", "ties between frames")
-    rows = min(FLOW_ROWS, len(image))
+    rows = min(FLOW_ROWS, shape[0])
     gray = image.mean(axis=2) / 255
-    small: Matrix = transform.resize(
-        gray, (rows, max(image.shape[1] * rows // len(image), 1)), anti_aliasing=True
-    )
+    small: Matrix = transform.resize(gray, (rows, max(shape[1] * rows // shape[0], 1)), anti_aliasing=True)
     return small
