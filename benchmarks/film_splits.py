@@ -38,6 +38,8 @@ FREE = [w for w in CHOICES if w.likelihood == "as counted"]
 SLOW_FRAMES = 3
 """Of a split, evenly through it, for rivals that are slow."""
 SPACINGS = ("even", "quantiles")
+WIDE = 300
+"""Letters in a line: tables are wide."""
 MADE = {"discrete": DiscreteModel, "particle": ParticleModel, "Gaussian-mixture": GaussianMixtureModel}
 
 
@@ -48,7 +50,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder of 7-Scenes")
     parser.add_argument("--keep", type=Path, help="folder for what is finished")
     options = parser.parse_args()
-    console = Console(width=220)
+    console = Console(width=WIDE)
     with tempfile.TemporaryDirectory() as passing:
         out = options.keep or Path(passing)
         resume = (out / "finished" / "run.json").exists()
@@ -77,7 +79,11 @@ def main() -> None:
             )
             for name, (judge, seconds) in JUDGES.items()
         }
-        names = [split.name for _, split in splits]
+        names = [
+            f"{way}\n{len(split.train)} to {len(split.test)}"
+            for way, film in films.items()
+            for split in splits_of(len(film), way)
+        ]
         ours = list(found.pop("weighings").values())
         console.print(weighings_table(names, ours))
         console.print(
@@ -176,7 +182,7 @@ def weighings_table(splits: Sequence[str], results: Sequence[Result]) -> Table:
         title=f"MAE of log10 depth, {TOGETHER} with look-alikes as evidence; least of a split with a star"
     )
     for name in ("by", *splits, "geometric mean"):
-        table.add_column(name, justify="left" if name == "by" else "right")
+        table.add_column(name, justify="left" if name == "by" else "right", no_wrap=True)
     least = errors.min(axis=0)
     for name, line in zip(
         ("predictors alone", "averaged with look-alikes", *map(str, CHOICES)), errors, strict=True
@@ -194,7 +200,7 @@ def rivals_table(
         title="MAE of log10 depth, each method as is best on all splits but the one judged; in brackets kernel BP on these frames"
     )
     for name in ("method", *splits, "to kernel BP"):
-        table.add_column(name, justify="left" if name == "method" else "right")
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     beliefs = [result.arrays["errors"][2:] for result in ours]
     for name, results in rivals.items():
         errors = [result.arrays["errors"] for result in results]
