@@ -24,10 +24,9 @@ from kernelbp.experiments.depth import heard, spoken
 from kernelbp.experiments.depth_evidence import AS_SEEN, FILM_CHOICES, RELATIONS, TOGETHER, Weighing
 from kernelbp.experiments.depth_model import quietly
 from kernelbp.experiments.depth_problem import Lesson, Problem
-from kernelbp.experiments.depth_rivals import OF_INFER, PAPER, SETTLED
+from kernelbp.experiments.depth_rivals import OF_INFER, PAPER, SETTLED, learned
 from kernelbp.experiments.depth_scenes import FULL, Fold, Scene, backwards, bands_of, error_of, load, thinned
 from kernelbp.experiments.study import Case, Options, Result, Study
-from kernelbp.rivals import DiscreteModel, GaussianMixtureModel, ParticleModel
 
 SPLITS = ((13, 26), (20, 40), (26, 39), (30, 59), (40, 59))
 """Frames learned from, and the first not judged; cut off where a film has fewer training frames."""
@@ -40,7 +39,6 @@ SLOW_FRAMES = 3
 SPACINGS = ("even", "quantiles")
 WIDE = 300
 """Letters in a line: tables are wide."""
-MADE = {"discrete": DiscreteModel, "particle": ParticleModel, "Gaussian-mixture": GaussianMixtureModel}
 
 
 def main() -> None:
@@ -80,9 +78,7 @@ def main() -> None:
             for name, (judge, seconds) in JUDGES.items()
         }
         names = [
-            f"{way}\n{len(split.train)} to {len(split.test)}"
-            for way, film in films.items()
-            for split in splits_of(len(film), way)
+            split.name.replace(", ", "\n").replace(" frames to the next ", " to ") for _, split in splits
         ]
         ours = list(found.pop("weighings").values())
         console.print(weighings_table(names, ours))
@@ -141,11 +137,9 @@ def weighings(problem: Problem) -> Result:
 def rival(name: str, problem: Problem) -> Result:
     """Errors of a rival at the paper's settings, by evidence without a power: (ways, frames)."""
     judge, settings = Judge(problem), PAPER[name]
-    lesson = judge.lesson
-    own = {key: value for key, value in settings.items() if key not in OF_INFER}
     asked = {key: value for key, value in settings.items() if key in OF_INFER}
     asked["max_iterations"] = FULL.particle_iterations if name == "particle" else FULL.iterations
-    model = MADE[name](*lesson.parts(tied=False), **own).fit(lesson.pairs(tied=False))
+    model = learned(name, settings, judge.lesson, AS_SEEN, tied=False)
     most = None if name == "discrete" else SLOW_FRAMES
     errors = [judge.of_beliefs(model, w, most=most, tied=False, tolerance=0.0, **asked) for w in PLAIN]
     return Result([], {"errors": np.array(errors)})
@@ -154,23 +148,22 @@ def rival(name: str, problem: Problem) -> Result:
 def discrete(problem: Problem) -> Result:
     """Errors of discrete belief propagation that is given what ours has: ties, weights of trees, evidence as counted in every way."""
     judge = Judge(problem)
-    lesson = judge.lesson
+    asked = {**SETTLED, "weighting": "tree-reweighted"}
     errors = []
     for spacing in SPACINGS:
+        settings = {"levels": 30, "spacing": spacing}
         models = {
-            relations: DiscreteModel(*lesson.parts(), levels=30, spacing=spacing).fit(lesson.pairs(relations))
+            relations: learned("discrete", settings, judge.lesson, relations, tied=True)
             for relations in RELATIONS
         }
-        errors += [
-            judge.of_beliefs(models[w.relations], w, weighting="tree-reweighted", **SETTLED) for w in FREE
-        ]
+        errors += [judge.of_beliefs(models[w.relations], w, **asked) for w in FREE]
     return Result([], {"errors": np.array(errors)})
 
 
 JUDGES = {
     "weighings": (weighings, 250),
     "discrete BP, tree-reweighted, frames tied": (discrete, 200),
-    **{f"{name} BP, paper's settings": (partial(rival, name), 200) for name in MADE},
+    **{f"{name} BP, paper's settings": (partial(rival, name), 200) for name in PAPER},
 }
 """Who is judged on every split, by what function, in about how many seconds."""
 

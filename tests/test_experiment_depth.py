@@ -978,6 +978,27 @@ def test_a_rival_tries_all_evidence_and_then_to_tie_frames(gain, monkeypatch):
     assert lesson.parts_seen == {1}
 
 
+@pytest.mark.parametrize(("film", "parts"), [(True, (1, 2)), (False, (2, 8))])
+def test_rivals_are_searched_for_where_ours_is_tuned_and_slow_ones_on_less(film, parts, monkeypatch):
+    row = {"evidence": depth_evidence.TOGETHER, "power": 1.0, "look-alikes count": 1.0, "MAE": 0.1}
+    tuned = Result([{**row, "likelihood": "as counted", "relations": "as seen"}])
+    fold = Fold("one", (0,), (1, 2, 3, 4, 5), test_is_later=film)
+    seen = {}
+    for rival, made in (("discrete", "DiscreteModel"), ("particle", "ParticleModel")):
+        monkeypatch.setattr(rivals, made, Learned)
+        lesson = Imagined(lambda weighing, tied: 1.0)
+        clips, asked = lesson.clips, set()
+        lesson.clips = lambda images, *, c=clips, a=asked, tied=True: (
+            a.add(tuple(images)) or c(images, tied=tied)
+        )
+        problem = SimpleNamespace(sizes=SIZES, fold=fold, jobs=lambda most, one=lesson: [(one, fold.test)])
+        options = {**depth_rivals.PAPER[rival], "max_iterations": 3, "tolerance": 0.0}
+        depth_rivals._searched(problem, tuned, rival, options, 0)
+        seen[rival] = (lesson.parts_seen, asked)
+    assert seen["discrete"] == ({parts[0]}, {fold.test})
+    assert seen["particle"] == ({parts[1]}, {(2, 3, 4) if film else fold.test})
+
+
 @pytest.mark.parametrize(("film", "part"), [(True, 1), (False, 2)])
 def test_settings_for_a_film_are_chosen_on_whole_frames(film, part):
     best = Weighing(0.3, 1.0, "as counted")

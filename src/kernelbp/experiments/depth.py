@@ -45,7 +45,6 @@ from kernelbp.experiments.depth_rivals import FOR_RIVALS, WAYS, compare
 from kernelbp.experiments.depth_scenes import (
     FULL,
     QUICK,
-    TUNED_PART,
     Fold,
     Scene,
     Sizes,
@@ -56,6 +55,7 @@ from kernelbp.experiments.depth_scenes import (
     judged,
     load,
     scored,
+    tuned_part,
 )
 from kernelbp.experiments.depth_sequence import Clip, Ties, find_ties
 from kernelbp.experiments.report import Report
@@ -189,7 +189,8 @@ def tune(problem: Problem) -> Result:
     -------
     Result with a row for each estimator and each of `CHOICES`, or `FILM_CHOICES`
     """
-    choices, part = (FILM_CHOICES, 1) if problem.fold.test_is_later else (CHOICES, TUNED_PART)
+    choices = FILM_CHOICES if problem.fold.test_is_later else CHOICES
+    part = tuned_part(problem.fold)
     errors = {kind: np.zeros(len(choices)) for kind in problem.said.alone}
     jobs = problem.jobs(problem.sizes.tuned)
     for lesson, images in jobs:

@@ -18,7 +18,7 @@ from typing import Any
 from kernelbp.experiments.depth_evidence import AS_SEEN, LIKELIHOODS, TOGETHER, Weighing, best_of
 from kernelbp.experiments.depth_model import quietly
 from kernelbp.experiments.depth_problem import Lesson, Problem
-from kernelbp.experiments.depth_scenes import TUNED_PART, scored
+from kernelbp.experiments.depth_scenes import TUNED_PART, scored, tuned_part
 from kernelbp.experiments.depth_sequence import Clip
 from kernelbp.experiments.study import Result, Row
 from kernelbp.graph import Graph
@@ -33,6 +33,7 @@ __all__ = [
     "TRIED",
     "WAYS",
     "compare",
+    "learned",
 ]
 
 FOR_RIVALS = TOGETHER
@@ -89,7 +90,7 @@ def compare(
         settings, weighing, tied = _searched(problem, tuned, rival, settings, seed)
     lesson = Lesson(problem, fold.train)
     began = time.perf_counter()
-    model = _rival(rival, settings, lesson, weighing, tied=tied)
+    model = learned(rival, settings, lesson, weighing.relations, tied=tied)
     fitted = time.perf_counter() - began
     asked = {name: value for name, value in settings.items() if name in OF_INFER}
     if tied:
@@ -135,12 +136,11 @@ def _searched(
     sizes, film = problem.sizes, problem.fold.test_is_later
     slow = rival != "discrete"
     jobs = problem.jobs(SEARCHED_IMAGES if slow else sizes.tuned)
-    if not film:
-        part = TUNED_PART * SEARCHED_PART if slow else TUNED_PART
-    elif slow:
+    part = tuned_part(problem.fold)
+    if slow and film:
         part, jobs = TUNED_PART, [(lesson, _middle_frames(images)) for lesson, images in jobs]
-    else:
-        part = 1
+    elif slow:
+        part *= SEARCHED_PART
     ours = best_of(tuned, FOR_RIVALS)
     powers = {float(row["power"] or 0) for row in tuned.rows}
     tried = [{**settings, **changed} for changed in TRIED[rival][: sizes.tried]]
@@ -158,12 +158,12 @@ def _searched(
         asked = {name: value for name, value in options.items() if name in OF_INFER}
         # A search need not run as long as a test.
         asked["max_iterations"] = min(options["max_iterations"], SEARCHED_ITERATIONS[rival])
-        learned = tuple(value for name, value in options.items() if name not in UNLEARNED)
+        own = tuple(value for name, value in options.items() if name not in UNLEARNED)
         total = 0.0
         for number, (lesson, images) in enumerate(jobs):
-            key = (number, tied, weighing.relations, *learned)
+            key = (number, tied, weighing.relations, *own)
             if key not in models:
-                models[key] = _rival(rival, options, lesson, weighing, tied=tied)
+                models[key] = learned(rival, options, lesson, weighing.relations, tied=tied)
             model = models[key]
             if "mixing" in options:
                 model.mixing = options["mixing"]
@@ -194,7 +194,8 @@ def _of_the_paper(tuned: Result) -> Weighing:
     return best_of(tuned, FOR_RIVALS, power=1.0, relations=AS_SEEN)
 
 
-def _rival(rival: str, settings: Mapping[str, Any], lesson: Lesson, weighing: Weighing, *, tied: bool) -> Any:
+def learned(rival: str, settings: Mapping[str, Any], lesson: Lesson, relations: str, *, tied: bool) -> Any:
+    """A rival that has learned relations from a lesson; settings of inference are not its own."""
     from kernelbp import rivals
 
     make = {
@@ -203,4 +204,4 @@ def _rival(rival: str, settings: Mapping[str, Any], lesson: Lesson, weighing: We
         "Gaussian-mixture": rivals.GaussianMixtureModel,
     }[rival]
     own = {name: value for name, value in settings.items() if name not in OF_INFER}
-    return make(*lesson.parts(tied=tied), **own).fit(lesson.pairs(weighing.relations, tied=tied))
+    return make(*lesson.parts(tied=tied), **own).fit(lesson.pairs(relations, tied=tied))

@@ -51,6 +51,7 @@ __all__ = [
     "middle_of",
     "scored",
     "thinned",
+    "tuned_part",
 ]
 
 Matrix = NDArray[np.float64]
@@ -58,7 +59,7 @@ Matrix = NDArray[np.float64]
 INNER = 3
 """Parts of the training images, each predicted by a predictor trained on the others."""
 TUNED_PART = 2
-"""Columns of a training image that settings are chosen on: one of this many, in the middle; of a film all, as patches move sideways."""
+"""Columns of a training image that settings are chosen on: one of this many, in the middle."""
 LEAST_KNOWN = 0.5
 """Images with less known depth are left out."""
 THUMBNAIL = 320
@@ -372,6 +373,11 @@ def earlier_questions(scenes: Sequence[Scene], fold: Fold) -> list[tuple[Sequenc
     )
     films: tuple[tuple[Sequence[Scene], Fold], ...] = ((scenes, fold), (backwards(scenes), turned))
     return [(film, one) for film, asked in films for one in earlier_folds(film, asked)]
+
+
+def tuned_part(fold: Fold) -> int:
+    """Settings are chosen on one of this many columns: of a film on all, as patches move sideways."""
+    return 1 if fold.test_is_later else TUNED_PART
 
 
 def error_of(found: NDArray[Any], scene: Scene) -> float:
